@@ -202,6 +202,8 @@ struct Admitted {
     since: Instant,
     /// Whether time alone calls for it.
     timed: bool,
+    /// Whether a resync is due, perhaps with others: what no watch has confirmed is requested again.
+    resyncs: bool,
 }
 
 impl Controller {

@@ -351,7 +351,6 @@ mod tests {
                 gone: false,
                 outcome: Outcome::default(),
                 kept: None,
-                ask_again_at: None,
             }),
             _ => Err(Failure::known(reason, "")),
         };

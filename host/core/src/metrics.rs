@@ -260,7 +260,6 @@ mod tests {
                 gone: false,
                 outcome: Outcome::default(),
                 kept: None,
-                ask_again_at: None,
             }),
             _ => Err(Failure::known(word, "")),
         };

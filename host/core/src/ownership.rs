@@ -174,8 +174,15 @@ impl OwnershipIndex {
             return self.locate(&key);
         }
         let before = self.targets_of.insert(key.clone(), targets.clone());
-        let left = before.unwrap_or_default();
-        let left = left.difference(&targets);
+        // One that was made anew under its name has nothing of what the former one had.
+        let is_left = |target: &&ObjectRef| {
+            let former = self.by_target.get(*target);
+            let former = former.and_then(|claims| claims.contenders.get(&key));
+            !targets.contains(*target) || former.is_some_and(|former| former.is_another(&contender))
+        };
+        let before = before.unwrap_or_default();
+        let left: Vec<&ObjectRef> = before.iter().filter(is_left).collect();
+        let left = left.into_iter();
         let mut woken: BTreeSet<Key> = left.flat_map(|target| self.leave(target, &key)).collect();
         for target in targets {
             let claims = self.by_target.entry(target).or_default();
@@ -357,6 +364,29 @@ mod tests {
             uid: format!("uid-{name}"),
             created_seconds: created,
         }
+    }
+
+    #[test]
+    fn one_made_anew_under_its_name_gives_up_what_the_former_one_had() {
+        let mut index = OwnershipIndex::default();
+        let at = [target("demo")];
+        assert_eq!(index.set(contender("a", Some(1)), at.clone()), []);
+        assert_eq!(index.set(contender("b", Some(2)), at.clone()), []);
+        let first = stamp("a", "uid-a");
+        let decide = |index: &mut OwnershipIndex, name: &str| {
+            index.decide(&key(name), &target("demo"), Some(&first), false)
+        };
+        let of_a = Ownership::OwnedBy { owner: key("a") };
+        assert_eq!(decide(&mut index, "b"), of_a);
+        // Both, its end and its new beginning, are seen at once.
+        let anew = Contender {
+            uid: "uid-a2".to_owned(),
+            ..contender("a", Some(3))
+        };
+        assert_eq!(index.set(anew.clone(), at.clone()), [key("b")]);
+        let of_b = Ownership::OwnedBy { owner: key("b") };
+        assert_eq!(decide(&mut index, "a"), of_b);
+        assert_eq!(index.set(anew, at), [], "said once");
     }
 
     fn in_namespace(namespace: &str, name: &str) -> Contender {

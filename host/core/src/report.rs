@@ -106,6 +106,8 @@ pub struct Reconcile {
     pub failing: Option<FailingSince>,
     /// Whether the guest was told of another failed write than there is now, so that it is asked again soon.
     pub told_otherwise: bool,
+    /// When time alone may change the answer, in seconds since 1970: however the reconcile ends.
+    pub ask_again_at: Option<i64>,
 }
 
 impl Reconcile {
@@ -118,6 +120,7 @@ impl Reconcile {
             observed_generation: None,
             failing: None,
             told_otherwise: false,
+            ask_again_at: None,
         }
     }
 }
@@ -131,8 +134,6 @@ pub struct Success {
     pub outcome: Outcome,
     /// `StillNeeded`, when something could not be pruned yet.
     pub kept: Option<Failure>,
-    /// When time alone may change the answer, in seconds since 1970.
-    pub ask_again_at: Option<i64>,
 }
 
 /// What the delay to the next reconcile depends on.
@@ -163,9 +164,9 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         .resynced()
         .then(|| backoff::resync_ms(schedule.resync_seconds, schedule.seed))
         .flatten();
-    let asked_ms = end
-        .ask_again_at
-        .map(|at| until_ms(at, schedule.now_seconds));
+    let asked = reconcile.ask_again_at.filter(|_| end.asks_again());
+    let asked = [end.ask_again_at, asked].into_iter().flatten().min();
+    let asked_ms = asked.map(|at| until_ms(at, schedule.now_seconds));
     let told_ms = reconcile.told_otherwise.then_some(SHORTEST_MS);
     Report {
         policy: reconcile.key.policy.to_string(),
@@ -199,6 +200,11 @@ impl Ending {
     fn resynced(&self) -> bool {
         !matches!(self.end, End::Gone | End::Ended(Class::Left))
     }
+
+    /// Whether a time counts that was asked for: not by a primary that is none any more, nor by a replica that does not lead.
+    fn asks_again(&self) -> bool {
+        !matches!(self.end, End::Ended(Class::Left | Class::Standby))
+    }
 }
 
 fn failed(failure: Failure) -> Ending {
@@ -226,14 +232,14 @@ fn ending(success: &Success) -> Ending {
         return failed(stopped.clone());
     }
     if let Some(kept) = &success.kept {
-        return failed(kept.clone().until(success.ask_again_at));
+        return failed(kept.clone());
     }
     let end = if success.gone { End::Gone } else { End::InSync };
     Ending {
         end,
         reason: end.reason().into(),
         message: told(&success.outcome),
-        ask_again_at: success.ask_again_at,
+        ask_again_at: None,
     }
 }
 
@@ -296,6 +302,7 @@ mod tests {
             inputs: None,
             observed_generation: Some(3),
             told_otherwise: false,
+            ask_again_at: None,
             failing: None,
         };
         of(
@@ -328,7 +335,6 @@ mod tests {
             gone: false,
             outcome,
             kept: None,
-            ask_again_at: None,
         }
     }
 
@@ -477,13 +483,45 @@ mod tests {
         };
         let (resync, retry) = (backoff::resync_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
         assert_eq!(seen(Ok(success(&[]))), (None, resync));
-        let (mut asked, mut gone) = (success(&[]), success(&[Ok(())]));
-        asked.ask_again_at = Some(NOW + 9);
+        let mut gone = success(&[Ok(())]);
         gone.gone = true;
-        assert_eq!(seen(Ok(asked)), (Some(9_000), resync));
         assert_eq!(seen(failure(KnownReason::ReadFailed)), (retry, resync));
         assert_eq!(seen(failure(KnownReason::KubeconfigEmpty)), (None, resync));
         assert_eq!(seen(Ok(gone)), (None, None), "what is gone is not resynced");
+    }
+
+    #[test]
+    fn a_time_that_was_asked_for_counts_however_the_reconcile_ends() {
+        let mut reconcile = Reconcile::new(key("demo"));
+        reconcile.ask_again_at = Some(NOW + 9);
+        let schedule = Schedule {
+            now_seconds: NOW,
+            resync_seconds: 0,
+            failures: 0,
+            seed: 7,
+        };
+        let again = |result| of(reconcile.clone(), result, schedule).again_after_ms;
+        let until = |seconds| {
+            let stopped = Failure::known(KnownReason::LimitReached, "m");
+            Err(stopped.until(Some(NOW + seconds)))
+        };
+        let asked = Some(9_000);
+        for result in [
+            Ok(success(&[])),
+            Ok(success(&[Err(KnownReason::WriteInvalid)])),
+            Ok(Success {
+                kept: Some(Failure::known(KnownReason::StillNeeded, "kept")),
+                ..success(&[])
+            }),
+            failure(KnownReason::KubeconfigEmpty),
+            failure(KnownReason::OwnershipPending),
+            until(60),
+        ] {
+            assert_eq!(again(result.clone()), asked, "{result:?}");
+        }
+        assert_eq!(again(until(5)), Some(5_000), "the sooner one");
+        let over = again(failure(KnownReason::SourceDeleted));
+        assert_eq!(over, None, "it is no primary any more");
     }
 
     #[test]
@@ -531,15 +569,11 @@ mod tests {
         let report = report(
             Ok(Success {
                 kept: Some(kept),
-                ask_again_at: Some(NOW + 5),
                 ..success(&[Ok(())])
             }),
             0,
         );
         assert_eq!(seen(&report), (State::Waiting, "StillNeeded", 0));
-        assert_eq!(
-            (report.writes.len(), report.again_after_ms),
-            (1, Some(5_000))
-        );
+        assert_eq!((report.writes.len(), report.again_after_ms), (1, None));
     }
 }

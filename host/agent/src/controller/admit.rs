@@ -1,7 +1,7 @@
 //! Stage 2, admit: whether a request from the workqueue is reconciled now, and why.
 
 use crate::controller::memory::Entry;
-use crate::controller::queue::Request;
+use crate::controller::queue::{Queued, Request};
 use crate::controller::workqueue::Workqueue;
 use crate::controller::{Admitted, Controller};
 use crate::policies::load::Loaded;
@@ -35,6 +35,7 @@ impl Controller {
             None => self.cause_of_update(&loaded, &key).await,
         };
         let (since, timed) = (request.since, request.is_timed());
+        let resyncs = request.causes.contains(&Queued::Reconcile(Cause::Resync));
         if let Some(journal) = &mut self.memory.lock().journal {
             journal.push(Entry {
                 key: key.clone(),
@@ -48,6 +49,7 @@ impl Controller {
             loaded,
             since,
             timed,
+            resyncs,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Stage 7, apply: carries out a plan, and has every reconcile that depends on what was written run again.
 
+use crate::controller::memory;
 use crate::controller::plan::Planned;
 use crate::controller::queue::Queued;
 use crate::controller::{Admitted, Controller, Ended, Touched, account};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
-use transom_core::inputs::seen::Seen;
+use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
 use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, brake};
@@ -56,7 +57,6 @@ impl Controller {
             gone: touched.primary.is_none(),
             outcome,
             kept,
-            ask_again_at: touched.ask_again_at,
         };
         Ok(Applied { success, touched })
     }
@@ -168,22 +168,23 @@ impl Controller {
         self.rehearsals.written(&steps);
         outcome.stopped = stopped;
         self.uncount(key, &counted, &outcome);
-        self.wrote(key, &steps, &outcome);
+        self.wrote(key, &steps, &outcome, &touched.sets);
         for (at, step) in steps.iter().enumerate() {
-            let seen = touched.objects.get_mut(step.target());
-            self.end_step(key, step, outcome.steps.get(at), seen);
+            let done = outcome.steps.get(at);
+            if done.is_none_or(|done| done.result.is_err()) {
+                self.memory.lock().brake.give_back(key, step.target());
+            }
+            // The last step on an object says how it was left.
+            let later = &steps[at + 1..];
+            if !later.iter().any(|later| later.target() == step.target()) {
+                self.end_step(key, step, done, touched);
+            }
         }
         outcome
     }
 
-    /// Records how one step ended, for this reconcile and for the next. `seen`: what this one saw of the object.
-    fn end_step(
-        &self,
-        key: &Key,
-        step: &Step,
-        done: Option<&StepOutcome>,
-        seen: Option<&mut Seen>,
-    ) {
+    /// Records how the last step on an object ended, for this reconcile and for the next.
+    fn end_step(&self, key: &Key, step: &Step, done: Option<&StepOutcome>, touched: &mut Touched) {
         let target = step.target();
         let left = done.and_then(|done| done.left.as_deref());
         // What a delete leaves waits for its finalizers: the next reconcile takes off those that are the policy's.
@@ -191,32 +192,37 @@ impl Controller {
         let left = left.map(|left| (left, fingerprint::of(left)));
         let changed = {
             let memory = &mut self.memory.lock();
-            if done.is_none_or(|done| done.result.is_err()) {
-                memory.brake.give_back(key, target);
-            }
-            let aged = seen.as_ref().zip(left).is_some_and(|(seen, (left, _))| {
-                seen.is_aged_by(left, &mut memory.sightings, self.clock.now_seconds())
+            let now_seconds = self.clock.now_seconds();
+            let news = touched.needed.get_mut(target).zip(left);
+            let news = news.is_some_and(|(needed, (left, _))| {
+                needed.is_changed_by(left, &mut memory.sightings, now_seconds)
             });
-            memory.end_of_write(key, target, left) || aged || held
+            memory.end_of_write(key, target, left) || news || held
         };
         if changed {
             let cause = Cause::Input(target.clone());
             self.queues.push(key, Queued::Reconcile(cause));
         }
-        if let Some(seen) = seen {
+        if let Some(seen) = touched.objects.get_mut(target) {
             // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
             // change.
             seen.written(left);
         }
     }
 
-    /// Records what was just written, and enqueues every other reconcile that depends on it.
-    fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome) {
+    /// Records what was just written, and enqueues every other reconcile that depends on it; and this one where it is news
+    /// for a set that it saw.
+    fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome, sets: &[SeenSet]) {
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps);
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
-            let others = self.memory.lock().wrote(key, step, done.left.as_deref());
-            for other in others {
+            let left = done.left.as_deref();
+            let mut concerned = self.memory.lock().wrote(key, step, left);
+            let written = memory::written(step, left);
+            if sets.iter().any(|set| set.concerns(step.target(), written)) {
+                concerned.push(key.clone());
+            }
+            for other in concerned {
                 let cause = Cause::Input(step.target().clone());
                 self.queues.push(&other, Queued::Reconcile(cause));
             }
@@ -243,5 +249,36 @@ impl Controller {
 /// The primary as the last write to it left it, where that is known.
 fn left_by(outcome: &mut Outcome, key: &Key) -> Option<Box<Object>> {
     let mut steps = outcome.steps.iter_mut().rev();
-    steps.find_map(|step| step.left.take_if(|_| step.target == *key.primary))
+    let last = steps.find(|step| step.target == *key.primary && step.result.is_ok());
+    last.and_then(|step| step.left.take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_last_write_says_how_the_primary_was_left() {
+        let primary = ObjectRef::local("v1", "Node", None, "n");
+        let key = Key::new(&"p".into(), &primary);
+        let patched = |version: Option<&str>| {
+            let left = version.map(|version| Object {
+                reference: primary.clone(),
+                version: version.to_owned(),
+                body: json!({}),
+            });
+            StepOutcome::of(primary.clone(), WriteKind::Patch, Ok(left))
+        };
+        let left = |steps: Vec<StepOutcome>| {
+            let stopped = None;
+            let left = left_by(&mut Outcome { steps, stopped }, &key);
+            left.map(|left| left.version)
+        };
+        let known = left(vec![patched(Some("1")), patched(Some("2"))]);
+        assert_eq!(known.as_deref(), Some("2"));
+        // Somebody else wrote it since.
+        assert_eq!(left(vec![patched(Some("1")), patched(None)]), None);
+        assert_eq!(left(Vec::new()), None);
+    }
 }

@@ -32,14 +32,7 @@ impl Controller {
         let key = &work.key;
         let (result, mut touched) = match result {
             Ok(Applied { success, touched }) => (Ok(success), touched),
-            Err(ended) => {
-                let Ended { failure, touched } = *ended;
-                let failure = match failure.class {
-                    Class::Unlocated => failure.until(touched.ask_again_at),
-                    _ => failure,
-                };
-                (Err(failure), touched)
-            }
+            Err(ended) => (Err(ended.failure), ended.touched),
         };
         // A failure may name a time to try again, just like an answer.
         if let Err(failure) = &result {
@@ -48,6 +41,7 @@ impl Controller {
         if touched.answered {
             self.guest_answered(key);
         }
+        touched.reconcile.ask_again_at = touched.ask_again_at;
         touched.reconcile.failing = self.failing_since(key, &loaded.revision);
         let schedule = self.schedule(loaded, key);
         let report = report::of(touched.reconcile.clone(), result, schedule);
@@ -140,9 +134,9 @@ impl Controller {
             }
         }
         self.expire(queue, key);
-        // Retries and timers do not move a scheduled resync, so that frequent ones cannot defer it forever.
-        let timed = matches!(cause, Cause::Timer | Cause::Expired | Cause::Retry);
-        let keeps = timed && queue.awaits(&key.primary, &Cause::Resync);
+        // Nothing defers a scheduled resync, but a policy that may have another interval now.
+        let anew = matches!(cause, Cause::Added | Cause::Swapped);
+        let keeps = !anew && queue.awaits(&key.primary, &Cause::Resync);
         match report.resync_after_ms.map(Duration::from_millis) {
             Some(_) if keeps || self.ends => {}
             Some(after) => reconcile(Cause::Resync, Some(after)),

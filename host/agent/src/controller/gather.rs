@@ -92,7 +92,7 @@ impl Controller {
                 controller: self,
                 loaded: &admitted.loaded,
                 key: &work.key,
-                touched: Touched::new(work, room),
+                touched: Touched::new(&admitted, room),
             };
             let read = reader.all().await;
             let touched = reader.touched;

@@ -172,8 +172,10 @@ impl Memory {
             Step::Patch { .. } => {}
         }
         self.contentions.wrote(key, step);
-        let dependent = self.dependencies.concerned(target);
-        dependent.filter(|other| *other != key).cloned().collect()
+        let dependent = self.dependencies.concerned(target).cloned();
+        let of_sets = self.sets.concerned(target, written(step, left));
+        let others: BTreeSet<Key> = dependent.chain(of_sets).collect();
+        others.into_iter().filter(|other| other != key).collect()
     }
 
     /// Records an object that bears a stamp. Returns its owner if that was reconciled before, without knowing of the
@@ -343,11 +345,25 @@ pub(crate) struct Entry {
     pub(crate) cause: Option<Cause>,
 }
 
+/// An object as a successful step left it, as far as that is known.
+pub(crate) fn written<'a>(step: &'a Step, left: Option<&'a Object>) -> Observed<'a> {
+    match (left, step) {
+        (Some(left), _) => Observed::Present(left),
+        (None, Step::Create { desired } | Step::Update { desired, .. }) => {
+            Observed::Present(desired)
+        }
+        (None, Step::Delete { .. }) => Observed::Gone,
+        (None, Step::Patch { .. }) => Observed::Unreadable,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-    use transom_core::contract::decide::{Absence, Age, Form, Need, Wake};
+    use transom_api::policy::LabelOperator;
+    use transom_core::contract::decide::{Absence, Age, Form, LabelTerm, Need, Wake};
+    use transom_core::inputs::sets::{Question, SeenSet};
     use transom_core::inputs::sightings::MOST;
 
     #[test]
@@ -366,6 +382,49 @@ mod tests {
         memory.remove_policy("p");
         let left: Vec<_> = memory.failed_writes.keys().collect();
         assert_eq!(left, [&Key::new(&"q".into(), &object)]);
+    }
+
+    #[test]
+    fn a_write_concerns_those_who_saw_the_object_in_a_set() {
+        let place = ObjectRef::local("v1", "ConfigMap", Some("n"), "");
+        let map = |of: &str| Object {
+            reference: ObjectRef {
+                name: "m".to_owned(),
+                ..place.clone()
+            },
+            version: "1".to_owned(),
+            body: json!({"metadata": {"labels": {"of": of}}}),
+        };
+        let labels = [LabelTerm {
+            key: "of".to_owned(),
+            operator: LabelOperator::In,
+            values: vec!["x".to_owned()],
+        }];
+        let need = Need {
+            role: "maps".to_owned(),
+            reference: place.clone(),
+            form: Form::Count(labels.to_vec()),
+            absence: Absence::Fine,
+            wake: Wake::Change,
+        };
+        let question = Arc::new(Question::how_many(&need, &labels).unwrap());
+        let seen = SeenSet::pending(question, Wake::Change).with(Arc::default());
+        let [counts, writes] = ["counts", "writes"].map(|name| Key::new(&name.into(), &place));
+        let mut memory = Memory::default();
+        memory.sets.set(&counts, vec![seen]);
+        let made = |of: &str| Step::Create { desired: map(of) };
+        assert_eq!(memory.wrote(&writes, &made("y"), None), []);
+        assert_eq!(memory.wrote(&writes, &made("x"), None), [counts.clone()]);
+        let patch = Step::Patch {
+            reference: map("y").reference,
+            version: "1".to_owned(),
+            fields: Vec::new(),
+        };
+        let wrote = memory.wrote(&writes, &patch, Some(&map("x")));
+        assert_eq!(wrote, [counts.clone()]);
+        assert_eq!(memory.wrote(&writes, &patch, Some(&map("y"))), []);
+        // What it left is not known.
+        assert_eq!(memory.wrote(&writes, &patch, None), [counts]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::PruneSpec;
-use transom_core::failure::{Class, Failure};
+use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::desired::{Desired, Fields};
 use transom_core::plan::prune::{self, Pruned, Undesired};
@@ -162,11 +162,7 @@ impl Controller {
             secrets: &subject.secrets,
             now_seconds: self.clock.now_seconds(),
         };
-        let held = |failure: Failure| match failure.class {
-            Class::Held => failure.until(touched.ask_again_at),
-            _ => failure,
-        };
-        let desired = answer.lower(&lowering).map_err(held)?;
+        let desired = answer.lower(&lowering)?;
         let answered = answer.waits(&lowering)?;
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
         let digest = digest.as_deref().unwrap_or_default();
@@ -200,7 +196,10 @@ impl Controller {
         let waits = waits.or(answered);
         for waits in waits.iter().chain(&refused) {
             touched.ask_again(waits.ask_again_at);
-            touched.waits_for(&waits.objects);
+            // The writes take their time: what changes meanwhile counts.
+            let objects = &waits.objects;
+            self.memory.lock().about_to_read(wanting.key, objects);
+            touched.waits_for(objects);
         }
         let ends = desired.iter().filter_map(Desired::ends_seconds);
         touched.ends_seconds = touched.ends_seconds.into_iter().chain(ends).min();

@@ -1,5 +1,6 @@
 //! What a reconcile has read and learnt, however it ends.
 
+use super::Admitted;
 use super::documents::Room;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Reconcile;
-use transom_core::work::{Cause, WorkItem};
 
 /// What a reconcile has read and learnt. Each stage takes it and gives it on, so that the report has it however the
 /// reconcile ends.
@@ -50,9 +50,9 @@ pub(super) struct Touched {
 
 impl Touched {
     /// Nothing yet.
-    pub(super) fn new(work: &WorkItem, room: Room) -> Self {
+    pub(super) fn new(admitted: &Admitted, room: Room) -> Self {
         Self {
-            reconcile: Reconcile::new(work.key.clone()),
+            reconcile: Reconcile::new(admitted.work.key.clone()),
             objects: BTreeMap::new(),
             needed: BTreeMap::new(),
             sets: Vec::new(),
@@ -61,7 +61,7 @@ impl Touched {
             primary: None,
             others: Vec::new(),
             last_seen: None,
-            resyncs: work.cause == Cause::Resync,
+            resyncs: admitted.resyncs,
             ask_again_at: None,
             answered: false,
             told_failed: None,

@@ -201,17 +201,17 @@ impl Seen {
         }
     }
 
-    /// Whether an object as it was written since is news: a need asks for the age of a time in it, and the time is on
-    /// another side of its limit now. A watch may have reported the object before the write ended, and says no more.
-    pub fn is_aged_by(&self, left: &Object, sightings: &mut Sightings, now_seconds: i64) -> bool {
-        let told = self.ages.iter().any(|(age, seen)| {
-            Freshness::of(Some(left), age, now_seconds).is_ok_and(|now| now.is_news(*seen))
-        });
-        let mut observed = self.observed.iter();
-        told || observed.any(|(age, seen)| {
-            let now = sightings.freshness(Some(left), age, now_seconds);
-            now.is_news(*seen)
-        })
+    /// Whether an object as it was written since is news for what needs saw of it: a guest may read what it writes. A watch
+    /// may have reported the object before the write ended, and says no more.
+    pub fn is_changed_by(
+        &mut self,
+        left: &Object,
+        sightings: &mut Sightings,
+        now_seconds: i64,
+    ) -> bool {
+        let fingerprints = &mut Fingerprints::default();
+        let observed = Observed::Present(left);
+        self.observe(observed, fingerprints, sightings, now_seconds) == Meaning::Wakes
     }
 
     /// What an observation means; `fingerprints` are those of the observed object. Takes in times that only moved.
@@ -367,10 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn an_own_write_that_gives_an_object_its_age_is_news() {
+    fn an_own_write_is_news_for_what_a_need_saw() {
         let now = lease("1970-01-01T00:00:10Z");
         let aged = |seen: &Seen, left: &Object, now_seconds| {
-            seen.is_aged_by(left, &mut Sightings::default(), now_seconds)
+            let mut seen = seen.clone();
+            seen.is_changed_by(left, &mut Sightings::default(), now_seconds)
         };
         let Form::Age(limit) = age() else {
             unreachable!()
@@ -384,7 +385,16 @@ mod tests {
         let seen = of(&need, Some(&now), 20);
         assert!(!aged(&seen, &lease("1970-01-01T00:00:20Z"), 20));
         assert!(aged(&seen, &now, 310));
-        assert!(!aged(&Seen::presence(None), &now, 20));
+        // A guest that makes an object and asks for it is told that it is there.
+        assert!(aged(&Seen::presence(None), &now, 20));
+        assert!(!aged(&Seen::presence(Some(&now)), &now, 20));
+        assert!(aged(&Seen::whole(None), &now, 20));
+        assert!(aged(
+            &Seen::whole(Some(&now)),
+            &lease("1970-01-01T00:00:20Z"),
+            20
+        ));
+        assert!(!aged(&Seen::whole(Some(&now)), &now, 20));
         // A target that is made once, with what a need saw of it.
         let mut seen = Seen::presence(None);
         seen.add(of(&need, None, 20));

@@ -89,7 +89,8 @@ impl SeenSet {
         (Arc::as_ptr(&self.question), members, self.wake)
     }
 
-    fn concerns(&self, object: &ObjectRef, observed: Observed<'_>) -> bool {
+    /// Whether a change of an object concerns it.
+    pub fn concerns(&self, object: &ObjectRef, observed: Observed<'_>) -> bool {
         if !self.question.may_have(object) {
             return false;
         }

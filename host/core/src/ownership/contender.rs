@@ -25,6 +25,11 @@ impl Contender {
         }
     }
 
+    /// Whether it has the name of another one and is another object.
+    pub(super) fn is_another(&self, than: &Self) -> bool {
+        !self.uid.is_empty() && !than.uid.is_empty() && self.uid != than.uid
+    }
+
     /// Orders contenders: older first, without a creation time last; then by namespace, name, and the rest of the key.
     pub(super) fn rank(&self) -> (i64, Option<&str>, &str, &Key) {
         let created = self.created_seconds.unwrap_or(i64::MAX);

@@ -20,7 +20,7 @@ const BUDGET: usize = 60;
 
 impl Stage {
     /// Merges a change into the status of a ManagedCluster.
-    async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
+    pub(crate) async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
         let api = self.api(MANAGED, None).await?;
         let patch = Patch::Merge(json!({"status": change}));
         api.patch_status(name, &PatchParams::default(), &patch)
@@ -119,7 +119,7 @@ fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
 }
 
 /// Starts the registration controller as the cluster's admin; it stops when the handle is dropped.
-fn start_registration(stage: &Stage) -> Result<Agent> {
+pub(crate) fn start_registration(stage: &Stage) -> Result<Agent> {
     let kubeconfig = stage
         .cluster
         .write_kubeconfig(&stage.cluster.user("ocm", &["system:masters"])?)?;

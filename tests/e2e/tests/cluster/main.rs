@@ -60,6 +60,7 @@ mod rows;
 mod selected;
 mod server_swap;
 mod sets;
+mod side_by_side;
 mod spoke;
 mod stage;
 mod status;

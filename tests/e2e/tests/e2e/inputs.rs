@@ -9,6 +9,7 @@ use transom_e2e::agent::DEADLINE;
 use transom_e2e::asking::{
     age, every, lease, maps, may_renew, need, observed, put_policy, put_policy_of_requests, request,
 };
+use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_support::wait;
 
@@ -150,6 +151,50 @@ fn a_manifest_answers_whether_a_requester_may_do_something() -> Result<()> {
     });
     put_object(&stage, "review.yaml", &review)?;
     stage.wait_for_text(&status, "state: Applied")?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// A ManagedCluster at this site.
+fn put_at(stage: &Stage, name: &str, site: &str) -> Result<()> {
+    let metadata = json!({"name": name, "labels": {"site": site}});
+    let cluster = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": metadata});
+    put_object(stage, &format!("{name}.yaml"), &cluster)
+}
+
+#[test]
+fn a_set_follows_what_another_policy_writes() -> Result<()> {
+    let stage = Stage::new(0, 0)?;
+    for (name, settings) in [
+        ("cluster-set-members", None),
+        (
+            "cluster-sets-by-rule",
+            Some(json!({"rules": [{"set": "edge", "labels": {"site": ["north"]}}]})),
+        ),
+    ] {
+        let text = fs::read_to_string(program::policy(name))?;
+        let mut policy: Value = serde_yaml::from_str(&text)?;
+        if let Some(settings) = settings {
+            policy["spec"]["guests"]["decide"]["settings"] = settings;
+        }
+        policy["spec"]["limits"] = program::unlimited();
+        put(
+            &stage.policies.join(format!("{name}.yaml")),
+            policy.to_string().as_bytes(),
+        )?;
+    }
+    let set = json!({"apiVersion": "cluster.open-cluster-management.io/v1beta2", "kind": "ManagedClusterSet",
+        "metadata": {"name": "edge"}});
+    put_object(&stage, "set.yaml", &set)?;
+    put_at(&stage, "one", "north")?;
+    put_at(&stage, "two", "south")?;
+    let agent = stage.watch()?;
+    let set = "patches/_cluster/ManagedClusterSet.edge_cluster.open-cluster-management.io.yaml";
+    let set = stage.own().join(set);
+    stage.wait_for_text(&set, "1 ManagedClusters selected")?;
+    put_at(&stage, "two", "north")?;
+    stage.wait_for_text(&set, "2 ManagedClusters selected")?;
     agent.stop()?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::Reader;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::contract::decide::{
-    Age, Form, InputValue, LabelTerm, Member, Need, Outcome, Query, Review, Wake, Who,
+    Absence, Age, Form, InputValue, LabelTerm, Member, Need, Outcome, Query, Review, Wake, Who,
 };
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
@@ -76,7 +76,9 @@ impl Reader<'_> {
     /// The objects of needs, and how long ago a field changed where a need asks for that. Each is registered before it is
     /// read, so that no change is missed meanwhile.
     async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<Looked>, Failure> {
-        let wakes = needs.iter().filter(|need| need.wake != Wake::Never);
+        let wakes =
+            |need: &&&Need| need.wake != Wake::Never || matches!(need.absence, Absence::Wait(_));
+        let wakes = needs.iter().filter(wakes);
         let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
         self.depend_on(&wakes);
         let references: Vec<_> = needs.iter().map(|need| need.reference.clone()).collect();
@@ -97,8 +99,11 @@ impl Reader<'_> {
                 _ => None,
             };
             let seen = Seen::of(need, object.as_deref(), observed, now_seconds);
-            if seen.counts() {
-                self.touched.saw_for_need(&need.reference, seen);
+            match &object {
+                _ if seen.counts() => self.touched.saw_for_need(&need.reference, seen),
+                // It is there and wakes nobody.
+                Some(_) => self.touched.saw(&need.reference, seen),
+                None => {}
             }
             if object.is_none() {
                 self.touched.absent.insert(need.reference.clone());
