@@ -15,7 +15,8 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, PolicyStatus, PrimaryStatus,
+    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, EffectStatus, PolicyStatus,
+    PrimaryStatus, RevisionStatus,
 };
 use transom_api::{API_VERSION, State};
 use transom_core::policy::{check, manifest};
@@ -183,8 +184,29 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
         message: "told".to_owned(),
         last_transition_time: time.clone(),
     };
+    let digest = format!("sha256:{}", "7".repeat(64));
     let status = PolicyStatus {
         observed_generation: Some(1),
+        revision: Some(RevisionStatus {
+            id: "7d2d1ffd62".to_owned(),
+            generation: Some(1),
+            decide: digest.clone(),
+            trigger: Some(digest.clone()),
+        }),
+        candidate: Some(CandidateStatus {
+            id: "9c61603aed".to_owned(),
+            decide: digest.clone(),
+            trigger: None,
+            gate: "Limits".to_owned(),
+            reason: "LimitReached".to_owned(),
+            primaries: Some(3),
+            changed: Some(2),
+            effects: vec![EffectStatus {
+                effect: "ManagedCluster spec.taints example.com/x removed".to_owned(),
+                count: 2,
+            }],
+            approve: Some(digest),
+        }),
         counts: Counts {
             total: 3,
             applied: 1,
@@ -203,8 +225,12 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
             expires: None,
         }],
         conditions: vec![
-            condition(ConditionType::Ready, ConditionStatus::False, "GuestTrapped"),
-            condition(ConditionType::Loaded, ConditionStatus::True, "Loaded"),
+            condition(ConditionType::Ready, ConditionStatus::False, "LimitReached"),
+            condition(
+                ConditionType::Loaded,
+                ConditionStatus::False,
+                "LimitReached",
+            ),
             condition(
                 ConditionType::Healthy,
                 ConditionStatus::False,
@@ -223,33 +249,40 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
         .await?;
     let read: PolicyStatus = serde_json::from_value(written.data["status"].clone())?;
     assert_eq!(read, status);
-    let shown = cluster
-        .kubectl(cluster.admin())?
-        .args(["get", "transom", "--no-headers"])
-        .output()?;
-    let shown = String::from_utf8(shown.stdout)?;
-    let words: Vec<_> = shown.split_whitespace().take(8).collect();
-    assert_eq!(
-        words,
-        [
-            "fleetpolicy.transom.dev/built-in-taints",
-            "ManagedCluster",
-            "False",
-            "GuestTrapped",
-            "1",
-            "1",
-            "0",
-            "1"
+    let shown = |name: &str| {
+        let mut kubectl = cluster.kubectl(cluster.admin())?;
+        let text = String::from_utf8(kubectl.args(["get", name]).output()?.stdout)?;
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        let lines: Vec<Vec<String>> = text.lines().map(words).collect();
+        let [head, row] = lines.as_slice() else {
+            bail!("{lines:?}");
+        };
+        let all = head.iter().cloned().zip(row.iter().cloned());
+        anyhow::Ok(all.collect::<Vec<(String, String)>>())
+    };
+    for name in ["transom", "fpol"] {
+        let mut columns = shown(name)?;
+        let age = columns.pop().context("no column")?;
+        ensure!(age.0 == "AGE", "{age:?}");
+        // Without another kind of the category the name is unique.
+        let of = "fleetpolicy.transom.dev/";
+        let named = columns.remove(0).1;
+        ensure!(named.trim_start_matches(of) == "built-in-taints", "{named}");
+        let expected = [
+            ("PRIMARY", "ManagedCluster"),
+            ("READY", "False"),
+            ("REASON", "LimitReached"),
+            ("ACTIVE", "7d2d1ffd62"),
+            ("CANDIDATE", "9c61603aed"),
+            ("GATE", "Limits"),
+            ("APPLIED", "1"),
+            ("WAITING", "1"),
+            ("HELD", "0"),
+            ("FAILED", "1"),
         ]
-        .map(|word| {
-            // Without another kind of the category the name is unique.
-            if shown.starts_with("fleetpolicy.") {
-                word
-            } else {
-                word.trim_start_matches("fleetpolicy.transom.dev/")
-            }
-        })
-    );
+        .map(|(head, word)| (head.to_owned(), word.to_owned()));
+        assert_eq!(columns, expected, "{name}");
+    }
     let _: &Map<String, Value> = written.data["spec"].as_object().context("the spec stays")?;
     Ok(())
 }
