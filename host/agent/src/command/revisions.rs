@@ -20,6 +20,8 @@ use transom_core::rollout::history::{
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
 
+/// How a digest begins.
+const DIGEST: &str = "sha256:";
 /// The name that is part of the field manager of these writes.
 const FIELD_MANAGER: &str = "cli";
 
@@ -131,14 +133,23 @@ fn target<'a>(history: &'a History, args: &RollbackArgs) -> anyhow::Result<&'a R
         let why = "failed to find an earlier revision: `transom history` lists what is kept";
         return history.previous().context(why);
     };
-    let mut fitting = history.records().iter().filter(|record| {
+    let wanted = to.strip_prefix(DIGEST).unwrap_or(to);
+    let fits = |record: &&Record| {
         let id = record.id.to_string();
-        id == *to || id.trim_start_matches("sha256:").starts_with(to.as_str())
-    });
-    match (fitting.next(), fitting.next()) {
-        (Some(record), None) => Ok(record),
-        (None, _) => bail!("failed to find the revision {to} of {}", args.policy),
-        _ => bail!("failed to find one revision: several begin with {to}"),
+        !wanted.is_empty() && id.trim_start_matches(DIGEST).starts_with(wanted)
+    };
+    let fitting: Vec<_> = history.records().iter().filter(fits).collect();
+    let policy = &args.policy;
+    match fitting.as_slice() {
+        [record] => Ok(record),
+        [] => bail!(
+            "failed to find the revision `{to}` of {policy}: `transom history {policy}` lists what is kept"
+        ),
+        several => {
+            let several: Vec<_> = several.iter().map(|record| short(&record.id)).collect();
+            let several = several.join(", ");
+            bail!("failed to find one revision of {policy}: several begin with `{to}`: {several}")
+        }
     }
 }
 

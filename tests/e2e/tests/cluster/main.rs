@@ -32,6 +32,7 @@ mod faults;
 mod filling;
 mod fleet;
 mod generations;
+mod history;
 mod hostile;
 mod hub_faults;
 mod hub_sets;

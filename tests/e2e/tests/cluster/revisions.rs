@@ -60,7 +60,7 @@ impl Stage {
     }
 
     /// The numbers of the kept revisions of a policy, each with why it is barred.
-    async fn revisions(&self, policy: &str) -> Result<Vec<(Value, Option<String>)>> {
+    pub(crate) async fn revisions(&self, policy: &str) -> Result<Vec<(Value, Option<String>)>> {
         let all = self.list(REVISION).await?.into_iter();
         let own = all.filter(|one| {
             let labels = one.metadata.labels.as_ref();

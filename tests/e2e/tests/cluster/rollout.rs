@@ -15,9 +15,9 @@ use transom_e2e::program;
 use transom_test_cluster::{User, wait};
 
 const NAME: &str = "external-managed-kubeconfig";
-const APPROVAL: &str = include_str!("../../../../host/deploy/approval.yaml");
+pub(crate) const APPROVAL: &str = include_str!("../../../../host/deploy/approval.yaml");
 /// What the tests add to the objects of the policy.
-const TEAM: &str = "example.com/team";
+pub(crate) const TEAM: &str = "example.com/team";
 pub(crate) const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 
 impl Stage {
@@ -52,7 +52,7 @@ impl Stage {
     }
 
     /// Patches the policy with kubectl as a user.
-    fn patch_as(&self, user: &User, patch: &Value) -> Result<Output> {
+    pub(crate) fn patch_as(&self, user: &User, patch: &Value) -> Result<Output> {
         let mut command = self.cluster.kubectl(user)?;
         let patch = patch.to_string();
         command.args(["patch", "fleetpolicy", NAME, "--type=merge", "-p", &patch]);
@@ -142,7 +142,7 @@ fn approval(digest: &str, by: &str) -> Value {
     json!({"metadata": {"annotations": {"transom.dev/approved": digest, "transom.dev/approved-by": by}}})
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
