@@ -184,17 +184,51 @@ fn failing_at(gate: Gate) -> Result<(Vec<Candidate>, Option<Gate>)> {
     })
 }
 
+/// Kills the agent and starts it again: the candidate stands where it stood, and what was active is active.
+fn restarted(
+    stage: &Stage,
+    agent: Agent,
+    starts: usize,
+    (gate, reason, active): (&str, Reason, &Value),
+) -> Result<Agent> {
+    agent.kill()?;
+    fs::remove_file(stage.policy_status(POLICY))?;
+    let agent = watch(stage, &format!("log-{starts}"))?;
+    let stands = || {
+        let candidate = status(stage, "/candidate")?;
+        // Until it was tried again.
+        (candidate["reason"] != Reason::Trying.as_str()).then_some(candidate)
+    };
+    let what = format!("{gate} {reason:?} after a restart");
+    let candidate = agent.wait(&what, stands)?;
+    ensure!(
+        candidate["gate"] == gate && candidate["reason"] == reason.as_str(),
+        "{what}: {candidate}"
+    );
+    ensure!(revision(stage)? == *active, "{what}: another is active");
+    let looked = || (status(stage, "/counts/total")? == 4).then_some(());
+    agent.wait(&format!("{what}: every cluster"), looked)?;
+    Ok(agent)
+}
+
 #[test]
-fn each_gate_stops_the_candidates_that_fail_there() -> Result<()> {
+fn each_gate_stops_the_candidates_that_fail_there_also_after_a_restart() -> Result<()> {
     let stage = stage()?;
     let long = "x".repeat(LONGEST + 1);
     put_cluster(&stage, &long)?;
-    put(
-        &stage.policies.join(POLICY).join("release.pub"),
-        KEY.as_bytes(),
-    )?;
+    // What is active was verified as one of the candidates demands, so that it may be restored.
+    let folder = stage.policies.join(POLICY);
+    let (keys, public) = key_pair(&stage, "release")?;
+    put(&folder.join("release.pub"), &public)?;
+    let signature = sign(&keys, &program::component("taints")?)?;
+    put(&folder.join("decide.wasm.sig"), signature.as_bytes())?;
+    let verify = json!({"keys": [{"name": "release", "file": "release.pub"}]});
+    let signed = Candidate::of(program::component("taints")?, Reason::InSync);
+    let signed = signed.with("/spec/verify", verify);
+    signed.put(&stage, "decide.wasm")?;
     let clusters = ["a", "b", "c", long.as_str()];
-    let agent = watch(&stage, "log")?;
+    let mut agent = watch(&stage, "log")?;
+    let mut starts = 0;
     for name in clusters {
         wait_for_taints(&stage, name, 1)?;
     }
@@ -206,10 +240,14 @@ fn each_gate_stops_the_candidates_that_fail_there() -> Result<()> {
         for (index, candidate) in candidates.iter().enumerate() {
             let what = format!("{gate:?} {:?}", candidate.reason);
             candidate.put(&stage, &format!("{}-{index}.wasm", gate.as_str()))?;
-            wait_for(&stage, "/candidate/reason", candidate.reason.as_str()).context(what)?;
+            wait_for(&stage, "/candidate/reason", candidate.reason.as_str())
+                .with_context(|| what.clone())?;
             let (gate, named) = (gate.as_str(), status(&stage, "/candidate/gate"));
             ensure!(named == Some(gate.into()), "{named:?} instead of {gate}");
             ensure!(revision(&stage)? == active, "{gate}: it became active");
+            starts += 1;
+            agent = restarted(&stage, agent, starts, (gate, candidate.reason, &active))?;
+            ensure!(patches(&stage, &clusters)? == written, "{what}: written");
         }
         next = after;
     }

@@ -2,7 +2,7 @@
 //! approval where its mode says so.
 
 use super::probation::Probation;
-use super::trial::Running;
+use super::trial::{Running, UNSTABLE};
 use super::{Newest, Swap};
 use crate::policies::active::{Changes, Rehearsed};
 use crate::policies::load::Loaded;
@@ -133,12 +133,15 @@ impl Swap {
         why: String,
     ) -> Changes {
         self.drop_candidate(name);
-        let reason = KnownReason::RolledBack;
+        let (reason, message) = match why.strip_prefix(UNSTABLE) {
+            Some(message) => (KnownReason::AnswerUnstable, message.to_owned()),
+            None => (KnownReason::RolledBack, why),
+        };
         let candidate = Candidate {
             revision: Arc::clone(&loaded.revision),
             gate: Gate::Answers,
             reason,
-            message: why,
+            message,
             trial: None,
         };
         let mut changes = self.narrow(name);

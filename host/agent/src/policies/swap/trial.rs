@@ -14,6 +14,8 @@ use transom_core::catalogue::Revision;
 use transom_core::rollout::history::Record;
 use transom_core::rollout::{self, Approved, Candidate, Probation, Trial, Verdict};
 
+/// How a bar begins whose candidate answered differently to the same question: it was never active, so it is not rolled back.
+pub(super) const UNSTABLE: &str = "AnswerUnstable: ";
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
 /// How many trials run at once; of candidates whose last trial took too long, one.
@@ -160,7 +162,8 @@ impl Swap {
                 pending.due = None;
                 if reason == KnownReason::AnswerUnstable {
                     // Another trial might not notice.
-                    self.bar(&tried.policy, Record::of(&revision), &message);
+                    let why = format!("{UNSTABLE}{message}");
+                    self.bar(&tried.policy, Record::of(&revision), &why);
                 }
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.refuse_candidate(&tried.policy, candidate)
