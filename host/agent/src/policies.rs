@@ -95,6 +95,11 @@ impl Written {
         self.value.pointer("/spec/suspend") == Some(&true.into())
     }
 
+    /// Whether it is in the mode `Shadow`, whatever else it says.
+    fn shadows(&self) -> bool {
+        self.value.pointer("/spec/rollout/mode") == Some(&"Shadow".into())
+    }
+
     /// The signatures that it demands, whatever else it says; `None` when that is not understood.
     fn verify(&self) -> Option<Option<VerifySpec>> {
         match self.value.pointer("/spec/verify") {

@@ -24,7 +24,7 @@ use component::Source;
 pub use rule::{EveryRule, HoleRule, PrimaryRule, ReadRule, Target, WriteRule};
 use std::sync::Arc;
 use transom_api::policy::{
-    BudgetSpec, GuestSpec, LimitsSpec, OnFailureSpec, OwnSpec, PolicySpec, VerifySpec,
+    BudgetSpec, GuestSpec, LimitsSpec, ModeSpec, OnFailureSpec, OwnSpec, PolicySpec, VerifySpec,
 };
 use transom_api::{KnownReason, labels};
 
@@ -121,8 +121,12 @@ impl Policy {
     /// Checks that a primary is not held: for a held one nothing is written and nothing pruned.
     ///
     /// # Errors
-    /// `Suspended` or `Paused`.
+    /// `Suspended`, `Shadowing` or `Paused`.
     pub fn held(&self, primary: &Object) -> Result<(), Failure> {
+        if self.suspend && self.spec.rollout.mode == ModeSpec::Shadow && !self.spec.suspend {
+            let message = "the policy only compares, as its mode Shadow says";
+            return Err(Failure::known(KnownReason::Shadowing, message));
+        }
         if self.suspend {
             let message = "the policy is suspended";
             return Err(Failure::known(KnownReason::Suspended, message));

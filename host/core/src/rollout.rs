@@ -129,6 +129,17 @@ pub enum Verdict {
     Refuse(Gate, KnownReason, String),
 }
 
+impl Verdict {
+    /// The same, but tried again instead of refused.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        match self {
+            Self::Refuse(gate, reason, message) => Self::Wait(gate, reason, message),
+            other => other,
+        }
+    }
+}
+
 /// What is known of the approval of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approved {

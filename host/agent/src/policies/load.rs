@@ -16,7 +16,7 @@ use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
 use transom_core::digest::Digest;
 use transom_core::policy::budget::usage::Usage;
-use transom_core::policy::{Policy, check, manifest};
+use transom_core::policy::{Policy, bound, check, manifest};
 use transom_core::rollout::Gate;
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
@@ -41,6 +41,18 @@ impl Loaded {
     /// What the calls used so far.
     pub(crate) fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, as it works in the mode `Shadow`.
+    pub(super) fn shadowed(&self) -> Self {
+        let revision = Revision {
+            policy: bound::shadowed(&self.revision.policy),
+            ..(*self.revision).clone()
+        };
+        Self {
+            revision: Arc::new(revision),
+            ..self.clone()
+        }
     }
 }
 

@@ -29,7 +29,7 @@ use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{Change, Place, Refusal};
 use transom_core::digest::Digest;
-use transom_core::policy::Policy;
+use transom_core::policy::{Policy, bound};
 use transom_core::rollout::history::{History, Record};
 use transom_core::signal::Signal;
 
@@ -273,6 +273,7 @@ impl Swap {
             _ => Err(load::defined_in_several(&places)),
         };
         let suspends = written.iter().any(Written::suspends);
+        let shadows = self.shadows(&written);
         let refusal = checked.as_ref().err().cloned();
         let newest = Newest {
             written,
@@ -285,6 +286,8 @@ impl Swap {
         let mut changes = Changes::new();
         if suspends {
             changes.extend(self.suspend(name));
+        } else if shadows {
+            changes.extend(self.bound(name, bound::shadowed));
         }
         if let Some(refusal) = refusal {
             changes.extend(self.refuse(name, refusal, true));

@@ -40,6 +40,6 @@ pub enum ModeSpec {
     Automatic,
     /// After it has passed all gates and its plan was approved; the first revision as well.
     Preview,
-    /// Never: it is compared with the objects again and again, and nothing of it is written.
+    /// Never: it is compared with the objects again and again. Nothing is written, also not by the revision that was active.
     Shadow,
 }

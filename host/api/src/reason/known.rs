@@ -65,7 +65,7 @@ words! {
         "Look at status.candidate again, and approve the digest in its field approve.";
     ApprovalForbidden, Held: "The plan, or what the limits withhold, was approved by a user who may not approve, or the approval names no user.",
         "Let a user approve who may update fleetpolicies/approval, with `transom approve POLICY DIGEST`.";
-    Shadowing, Held: "The newest revision of the policy is only compared with the live objects, as its mode says.",
+    Shadowing, Held: "The policy is only compared with the live objects, as its mode says: nothing is written.",
         "Set spec.rollout.mode to Preview or Automatic to let it become active.";
     AnswerUnstable, Invalid: "The candidate gives two answers to the same question, or would change again what it has changed.",
         "Use another version of the guest: its answer may depend on its input only, and has to stay when it is written.";

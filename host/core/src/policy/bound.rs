@@ -4,7 +4,10 @@
 use super::{EveryRule, Policy, PrimaryRule, ReadRule, Target, WriteRule};
 use crate::pattern::Pattern;
 use crate::projection::path::Path;
-use transom_api::policy::{AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, PruneSpec};
+use std::sync::Arc;
+use transom_api::policy::{
+    AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, ModeSpec, PolicySpec, PruneSpec,
+};
 
 /// The earlier policy, limited to what the newest allows. Guests, settings and times stay those of the earlier one.
 /// When anything is narrowed, prune is off: without the newest guests it is unknown which objects the newest revision
@@ -37,6 +40,17 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
         bounded.own.adopt = AdoptSpec::Never;
     }
     bounded
+}
+
+/// A policy in the mode `Shadow`, whatever its own manifest says: it writes nothing and prunes nothing.
+pub fn shadowed(policy: &Policy) -> Policy {
+    let mut spec = PolicySpec::clone(&policy.spec);
+    spec.rollout.mode = ModeSpec::Shadow;
+    Policy {
+        suspend: true,
+        spec: Arc::new(spec),
+        ..policy.clone()
+    }
 }
 
 /// The narrower of two patterns; `None` when neither covers the other, even if they overlap.
@@ -235,6 +249,7 @@ mod tests {
     use super::*;
     use crate::sample::{self, kubeconfig_manifest, policy, taints_manifest};
     use serde_json::{Value, json};
+    use transom_api::KnownReason;
 
     fn with(manifest: &Value, pointer: &str, value: Value) -> Policy {
         policy(&sample::with(manifest.clone(), &[(pointer, value)]))
@@ -299,6 +314,29 @@ mod tests {
         assert!(other.reads.iter().all(|rule| rule.role != "source"));
         let elsewhere = bound("/spec/primary/kind", json!("NodePool")).primary;
         assert!(elsewhere.namespaces.is_empty() && elsewhere.kind.is_empty());
+    }
+
+    #[test]
+    fn a_policy_in_shadow_holds_every_primary_and_says_so() {
+        let primary = sample::object(sample::hosted("c"), json!({}));
+        let held = |policy: &Policy| policy.held(&primary).err().map(|why| why.reason);
+        let before = policy(&taints_manifest());
+        assert_eq!(held(&before), None);
+        let shadowed = shadowed(&before);
+        assert_eq!(held(&shadowed), Some(KnownReason::Shadowing.into()));
+        assert_eq!(shadowed.identity, before.identity);
+        // A trial asks what it would do.
+        let suspend = false;
+        assert_eq!(
+            held(&Policy {
+                suspend,
+                ..shadowed
+            }),
+            None
+        );
+        let suspended = with(&taints_manifest(), "/spec/suspend", json!(true));
+        let suspended = super::shadowed(&suspended);
+        assert_eq!(held(&suspended), Some(KnownReason::Suspended.into()));
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Swap {
         })
     }
 
+    /// Whether these manifests say that their policy only compares: no revision of it writes.
+    pub(super) fn shadows(&self, written: &[Written]) -> bool {
+        self.rolls_out && written.iter().any(Written::shadows)
+    }
+
     /// Bounds the earlier revisions of policies whose components take long.
     pub(in crate::policies) fn narrow_slow(&mut self) -> Changes {
         let is_slow = |since: Instant| since.elapsed() > GRACE;
@@ -86,8 +91,16 @@ impl Swap {
     /// Bounds what the earlier revision of a policy may do by what its newest manifest says.
     pub(super) fn narrow(&self, name: &str) -> Changes {
         let newest = self.newest.get(name);
+        let shadows = newest.is_some_and(|newest| self.shadows(&newest.written));
         match newest.and_then(|newest| newest.policy.as_ref()) {
-            Some(newest) => self.bound(name, |earlier| bound::bounded(earlier, newest)),
+            Some(newest) => self.bound(name, |earlier| {
+                let bounded = bound::bounded(earlier, newest);
+                if shadows {
+                    bound::shadowed(&bounded)
+                } else {
+                    bounded
+                }
+            }),
             None => Changes::new(),
         }
     }

@@ -117,6 +117,7 @@ impl Swap {
         self.probations.remove(name);
         // A newer candidate may be the mend: it goes on.
         let pending = newest.pending.take();
+        let pending = pending.filter(|one| one.loaded.revision.id() != failed.revision.id());
         let mut changes = self.put_to_work(name, before);
         self.probations.remove(name);
         self.bar(name, Record::of(&failed.revision), &why);

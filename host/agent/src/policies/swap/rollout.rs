@@ -201,6 +201,7 @@ impl Swap {
             known.rehearsed.remove(name);
         }
         let place = newest.place.clone();
+        let shadows = self.rolls_out && newest.written.iter().any(Written::shadows);
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();
         if let Some(before) = before.filter(other) {
@@ -208,14 +209,23 @@ impl Swap {
                 .insert(Arc::clone(name), Probation::after(before));
         }
         self.note(name);
-        self.change(|known| {
+        let works = match shadows {
+            true => Arc::new(loaded.shadowed()),
+            false => Arc::clone(&loaded),
+        };
+        let mut changes = self.change(|known| {
             let before = known.catalogue.revision(name);
-            let same = before.is_some_and(|before| *before == loaded.revision);
-            known.catalogue = known.catalogue.with((*loaded.revision).clone(), place);
+            let same = before.is_some_and(|before| *before == works.revision);
+            known.catalogue = known.catalogue.with((*works.revision).clone(), place);
             if !same {
-                known.loaded.insert(Arc::clone(name), loaded);
+                known.loaded.insert(Arc::clone(name), works);
             }
-        })
+        });
+        // It writes nothing, and what it would write is compared.
+        if shadows {
+            changes.extend(self.propose(name, loaded));
+        }
+        changes
     }
 
     /// Shows where a candidate stands.

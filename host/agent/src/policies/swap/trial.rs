@@ -135,7 +135,7 @@ impl Swap {
             0
         };
         let revision = Arc::clone(&pending.loaded.revision);
-        let verdict = rollout::verdict(&revision, &tried.trial, &tried.approved);
+        let verdict = verdict(self.good.get(&tried.policy), &revision, &tried);
         let stands = |gate, reason, message, trial| Candidate {
             revision: Arc::clone(&revision),
             gate,
@@ -191,6 +191,16 @@ impl Swap {
         }
         self.note(&name);
         Changes::new()
+    }
+}
+
+/// What becomes of a revision that was tried. The active one, in the mode `Shadow`, is no candidate that could be refused: it
+/// goes on being compared.
+fn verdict(active: Option<&Arc<Loaded>>, revision: &Revision, tried: &Tried) -> Verdict {
+    let verdict = rollout::verdict(revision, &tried.trial, &tried.approved);
+    match active.is_some_and(|active| active.revision.id() == revision.id()) {
+        true => verdict.waiting(),
+        false => verdict,
     }
 }
 
