@@ -5,9 +5,11 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use transom_conformance::fixture::trapping;
+use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
+use transom_e2e::tree;
 use transom_support::wait;
 
 /// The policy of these tests; its component is a file.
@@ -510,6 +512,41 @@ fn a_policy_that_has_written_writes_nothing_in_shadow_and_goes_on_to_compare() -
     }
     wait_for(&stage, "/conditions/0/status", "True")?;
     ensure!(revision(&stage)? == first && status(&stage, "/candidate").is_none());
+    agent.stop().map(drop)
+}
+
+/// The files of kept revisions.
+fn records(stage: &Stage) -> Result<usize> {
+    let objects = tree::contents(&stage.own().join("objects"))?;
+    let kept = objects
+        .keys()
+        .filter(|path| path.to_string_lossy().contains("ControllerRevision"));
+    Ok(kept.count())
+}
+
+#[test]
+fn as_many_revisions_are_kept_as_the_policy_says_and_the_active_one_always() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let mut letters = b'a'..;
+    // The default is ten.
+    for (more, changes, kept) in [("  rollout: {history: 3}\n", 5, 3), ("", 9, 10)] {
+        put_policy(&stage, more)?;
+        for letter in letters.by_ref().take(changes) {
+            let mut component = program::component("taints")?;
+            component.extend([0, 2, 1, letter]);
+            let digest = Digest::of_bytes(&component).to_string();
+            put_component(&stage, &component)?;
+            wait_for(&stage, "/revision/decide", &digest)?;
+            let id = revision(&stage)?;
+            let id = id.as_str().unwrap_or_default();
+            let active = |line: &String| line.contains(" active ") && line.contains(id);
+            ensure!(history(&stage)?.iter().any(active), "{id} is not kept");
+        }
+        let so_many = || (records(&stage).ok()? == kept).then_some(());
+        wait::until(&format!("{kept} revisions"), DEADLINE, so_many)?;
+    }
     agent.stop().map(drop)
 }
 
