@@ -8,7 +8,7 @@ use std::process::Output;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use transom_conformance::fixture::hostile;
+use transom_conformance::fixture::{good_with, hostile};
 use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
@@ -249,7 +249,8 @@ fn answer(path: &str, component: &[u8], elsewhere: &str) -> Answer {
     let (right, size) = (digest(component), component.len());
     match path.split('/').nth(2).unwrap_or_default() {
         "" => Answer::new(200, ""),
-        "silent" | "mute" => Answer::slow("x", Duration::from_secs(3_600)),
+        "silent" => Answer::slow("x", Duration::from_secs(3_600)),
+        "slow" if is_manifest => Answer::slow(vec![b' '; 3_600], Duration::from_secs(1)),
         "denied" => Answer::new(401, "").header("www-authenticate", "Basic realm=\"x\""),
         // A token for each request, and none of them is enough.
         "again" => Answer::new(401, "").header(
@@ -350,9 +351,20 @@ fn a_redirect_elsewhere_gets_no_credential_and_its_bytes_count_by_digest() -> Re
     Ok(())
 }
 
+/// The active revision of a policy.
+fn revision_of(stage: &Stage, policy: &str) -> Result<String> {
+    let text = fs::read_to_string(stage.policy_status(policy))?;
+    let status: serde_json::Value = serde_yaml::from_str(&text)?;
+    let id = status["revision"]["id"].as_str();
+    Ok(id
+        .with_context(|| format!("nothing is active: {text}"))?
+        .to_owned())
+}
+
 #[test]
-fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
-    const CASES: [(&str, &str); 12] = [
+fn a_hostile_registry_gives_a_reason_and_harms_neither_what_is_active_nor_another_policy()
+-> Result<()> {
+    const CASES: [(&str, &str); 14] = [
         ("denied", "RegistryForbidden"),
         ("again", "RegistryForbidden"),
         ("loop", "RegistryUnavailable"),
@@ -365,6 +377,9 @@ fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
         ("otherbytes", "DigestMismatch"),
         ("truncated", "RegistryUnavailable"),
         ("absent", "ComponentNotFound"),
+        // They hold up neither each other nor what is near.
+        ("silent", "RegistryUnavailable"),
+        ("slow", "RegistryUnavailable"),
     ];
     let runtime = Runtime::new()?;
     let component = hostile("good")?;
@@ -385,24 +400,14 @@ fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
     let stage = Stage::new(0, 60)?;
     stage.put_policy(GOOD, &[])?;
     let address = started.address();
-    for (case, _) in CASES {
-        let named = format!("oci:{address}/{case}/guest:v1");
-        put_hostile(&stage, case, "good", ("./good.wasm", &named))?;
+    // Each of them is active with another component first.
+    crate::swap::put_config_map(&stage, &good_with("(func)")?)?;
+    let near = ("./good.wasm", "configmap:transom/mine/k");
+    let outside = ("outside", "ComponentNotAllowed");
+    let cases = || CASES.into_iter().chain([outside]);
+    for (case, _) in cases().chain([("near", "")]) {
+        put_hostile(&stage, case, "good", near)?;
     }
-    // They hold up neither each other nor what is near.
-    for silent in ["silent", "mute"] {
-        let named = format!("oci:{address}/{silent}/guest:v1");
-        put_hostile(&stage, silent, "good", ("./good.wasm", &named))?;
-    }
-    crate::swap::put_config_map(&stage, &component)?;
-    put_hostile(
-        &stage,
-        "near",
-        "good",
-        ("./good.wasm", "configmap:transom/mine/k"),
-    )?;
-    let outside = format!("oci:{}/any/guest:v1", theirs.address());
-    put_hostile(&stage, "outside", "good", ("./good.wasm", &outside))?;
     let mut command = stage.run()?;
     command.args([
         "--sources",
@@ -416,16 +421,36 @@ fn a_hostile_registry_gives_a_reason_and_harms_no_other_policy() -> Result<()> {
     ]);
     command.env("XDG_CACHE_HOME", stage.path("cache"));
     let agent = Agent::start(&mut command, stage.path("log"))?;
+    let mut active = Vec::new();
+    for (case, _) in cases() {
+        stage.wait_for_text(&stage.policy_status(case), "reason: Loaded")?;
+        active.push(revision_of(&stage, case)?);
+    }
+    for (case, _) in cases() {
+        let host = match case {
+            "outside" => theirs.address(),
+            _ => address.clone(),
+        };
+        let named = format!("oci:{host}/{case}/guest:v1");
+        put_hostile(&stage, case, "good", ("./good.wasm", &named))?;
+    }
     works_on(&stage)?;
     stage.wait_for_text(&stage.policy_status("near"), "reason: Loaded")?;
-    for (case, reason) in CASES
-        .into_iter()
-        .chain([("outside", "ComponentNotAllowed")])
-    {
+    for (case, reason) in cases() {
         let status = stage.policy_status(case);
         stage
             .wait_for_text(&status, &format!("reason: {reason}"))
             .with_context(|| format!("the case {case}"))?;
+    }
+    // What was active is active, and works on a cluster that comes now.
+    let name = "newcomer";
+    crate::rollout::put_cluster(&stage, name)?;
+    for ((case, _), before) in cases().zip(active) {
+        ensure!(
+            revision_of(&stage, case)? == before,
+            "{case}: another revision"
+        );
+        crate::exhaust::wait_for_status(&stage, case, name, "state: Applied")?;
     }
     ensure!(
         agent.peak_bytes()? < 512 << 20,
