@@ -74,10 +74,19 @@ pub fn good_with(text: &str) -> Result<Vec<u8>> {
 /// # Errors
 /// When the component cannot be made.
 pub fn trapping(longest: usize) -> Result<Vec<u8>> {
+    changing(longest, "(unreachable)")
+}
+
+/// A guest that wants no taints, and first runs this text for a cluster whose name has more bytes than this.
+///
+/// # Errors
+/// When the text is not part of a function.
+pub fn changing(longest: usize, text: &str) -> Result<Vec<u8>> {
     taints_component(&format!(
-        r#"(func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        r#"(memory (export "memory") 64)
+        (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
         (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
-          (if (i32.gt_u (i32.load offset=72 (local.get 0)) (i32.const {longest})) (then (unreachable)))
+          (if (i32.gt_u (i32.load offset=72 (local.get 0)) (i32.const {longest})) (then {text}))
           (i32.const 1024))"#
     ))
 }

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
-use transom_conformance::fixture::{taints_component, trapping};
+use transom_conformance::fixture::{changing, taints_component, trapping};
 use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
@@ -305,6 +305,64 @@ fn a_candidate_that_would_undo_its_own_change_never_becomes_active() -> Result<(
     }
     agent.stop()?;
     Ok(())
+}
+
+/// What a guest does for a cluster that was not there when it was tried, and the reason.
+const FAULTS: [(&str, &str); 5] = [
+    // It takes too long; needs too much memory; gives an answer that is too large.
+    ("(loop $again (br $again))", "GuestTimedOut"),
+    (
+        "(if (i32.eq (memory.grow (i32.const 65000)) (i32.const -1)) (then (unreachable)))",
+        "GuestMemoryExceeded",
+    ),
+    (
+        "(i32.store (i32.const 1036) (i32.const 8192)) (i32.store (i32.const 1040) (i32.const 200000))",
+        "AnswerTooLarge",
+    ),
+    // It wants a taint that is not granted; gives a reason that it did not declare.
+    (
+        "(i32.store (i32.const 2048) (i32.const 544)) (i32.store (i32.const 2052) (i32.const 4)) \
+         (i32.store (i32.const 1036) (i32.const 2048)) (i32.store (i32.const 1040) (i32.const 1))",
+        "TaintKeyNotGranted",
+    ),
+    (
+        "(i32.store8 (i32.const 1032) (i32.const 1)) \
+         (i32.store (i32.const 1036) (i32.const 512)) (i32.store (i32.const 1040) (i32.const 7))",
+        "ContractBroken",
+    ),
+];
+
+#[test]
+fn a_revision_that_exceeds_its_budget_or_its_grant_once_it_is_active_is_taken_back() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    let long = "x".repeat(LONGEST + 1);
+    for (fault, reason) in FAULTS {
+        put_component(&stage, &changing(LONGEST, fault)?)?;
+        for name in ["a", "b", "c"] {
+            wait_for_taints(&stage, name, 0).context(reason)?;
+        }
+        put_cluster(&stage, &long)?;
+        wait_for(&stage, "/candidate/reason", "RolledBack").context(reason)?;
+        ensure!(revision(&stage)? == first, "{reason}");
+        for name in ["a", "b", "c", &long] {
+            wait_for_taints(&stage, name, 1).context(reason)?;
+        }
+        let barred = || {
+            let lines = history(&stage).ok()?;
+            let barred = |line: &String| line.contains(" barred ") && line.contains(reason);
+            lines.iter().any(barred).then_some(())
+        };
+        wait::until(&format!("the bar for {reason}"), DEADLINE, barred)?;
+        fs::remove_file(stage.managed(&long))?;
+        let gone = || (status(&stage, "/counts/total")? == 3).then_some(());
+        wait::until("the end of the cluster", DEADLINE, gone)?;
+        put_component(&stage, &program::component("taints")?)?;
+        wait_for(&stage, "/conditions/0/status", "True").context(reason)?;
+    }
+    agent.stop().map(drop)
 }
 
 /// A guest that wants a taint when it is asked for the first time, and none when it is asked again: it counts in a variable,
