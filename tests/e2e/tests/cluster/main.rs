@@ -26,6 +26,7 @@ mod connect;
 mod contest;
 mod copying;
 mod dependents;
+mod editors;
 mod facts;
 mod failing;
 mod faults;
