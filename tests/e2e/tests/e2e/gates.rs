@@ -2,8 +2,8 @@
 //! status says where it stands and why.
 
 use crate::rollout::{
-    LONGEST, POLICY, failing, put_cluster, revision, stage, status, wait_for, wait_for_taints,
-    watch,
+    LONGEST, POLICY, failing, put_available, put_cluster, put_component, revision, stage, status,
+    wait_for, wait_for_taints, watch,
 };
 use crate::signatures::{key_pair, sign};
 use anyhow::{Context as _, Result, ensure};
@@ -363,4 +363,57 @@ fn a_revision_that_a_key_verified_which_is_replaced_now_is_not_put_back() -> Res
 fn patches(stage: &Stage, clusters: &[&str]) -> Result<Vec<Vec<u8>>> {
     let patch = |name: &&str| Ok(fs::read(stage.patch(name))?);
     clusters.iter().map(patch).collect()
+}
+
+/// A guest that wants a taint when it is asked for the first time, and none when it is asked again: it counts in a variable,
+/// in its memory and in a table.
+fn counting() -> Result<Vec<u8>> {
+    taints_component(
+        r#"(global $asked (mut i32) (i32.const 0))
+        (table $seen 2 funcref)
+        (elem declare func $mark)
+        (func $mark)
+        (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
+        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
+          (if (i32.eqz (i32.or (global.get $asked)
+              (i32.or (i32.load (i32.const 3072)) (i32.eqz (ref.is_null (table.get $seen (i32.const 0)))))))
+            (then
+              (i32.store (i32.const 2048) (i32.const 2304)) (i32.store (i32.const 2052) (i32.const 46))
+              (i32.store (i32.const 1036) (i32.const 2048)) (i32.store (i32.const 1040) (i32.const 1))))
+          (global.set $asked (i32.const 1))
+          (i32.store (i32.const 3072) (i32.const 1))
+          (table.set $seen (i32.const 0) (ref.func $mark))
+          (i32.const 1024))
+        (data (i32.const 2304) "cluster.open-cluster-management.io/unavailable")"#,
+    )
+}
+
+#[test]
+fn a_guest_keeps_nothing_from_one_question_to_the_next() -> Result<()> {
+    let stage = stage()?;
+    let agent = watch(&stage, "log")?;
+    wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
+    put_component(&stage, &counting()?)?;
+    // It passes the trial, which asks twice, as one that gives one answer.
+    let other = || (revision(&stage).ok()? != first).then_some(());
+    wait::until("another active revision", DEADLINE, other)?;
+    let wanted = ["cluster.open-cluster-management.io/unavailable"];
+    for name in ["a", "b", "c", "d", "e"] {
+        put_cluster(&stage, name)?;
+        let is = || (stage.taints(name).ok()? == wanted).then_some(());
+        wait::until(&format!("the taint of {name}"), DEADLINE, is)?;
+    }
+    // Asked again and again, it gives the same answer.
+    for name in ["a", "b", "c"] {
+        put_available(&stage, name, "True")?;
+    }
+    put_cluster(&stage, "f")?;
+    wait_for_taints(&stage, "f", 1)?;
+    let settled = || (status(&stage, "/counts/applied")? == 6).then_some(());
+    wait::until("all of them applied", DEADLINE, settled)?;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        ensure!(stage.taints(name)? == wanted, "{name} has another answer");
+    }
+    agent.stop().map(drop)
 }

@@ -1,10 +1,10 @@
 //! A new revision of a policy: a candidate first, active only after it was tried on the live objects and, where that is
-//! demanded, approved; and taken back when it fails.
+//! demanded, approved.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
-use transom_conformance::fixture::{changing, taints_component, trapping};
+use transom_conformance::fixture::trapping;
 use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
@@ -37,7 +37,7 @@ pub(crate) fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
     put_available(stage, name, "Unknown")
 }
 
-fn put_available(stage: &Stage, name: &str, available: &str) -> Result<()> {
+pub(crate) fn put_available(stage: &Stage, name: &str, available: &str) -> Result<()> {
     let condition = |kind: &str, status: &str| {
         format!(
             "  - {{type: {kind}, status: \"{status}\", reason: R, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}}\n"
@@ -53,7 +53,7 @@ fn put_available(stage: &Stage, name: &str, available: &str) -> Result<()> {
 }
 
 /// Writes the policy with more lines in its `spec`.
-fn put_policy(stage: &Stage, more: &str) -> Result<()> {
+pub(crate) fn put_policy(stage: &Stage, more: &str) -> Result<()> {
     let spec = format!("spec:\n{more}");
     stage.put_policy(
         POLICY,
@@ -75,7 +75,7 @@ fn put_candidate(stage: &Stage, component: &[u8], more: &Value) -> Result<()> {
     put(&path, policy.to_string().as_bytes())
 }
 
-fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
+pub(crate) fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
     put(&stage.policies.join(POLICY).join("decide.wasm"), component)
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn wait_for_taints(stage: &Stage, name: &str, count: usize) -> Result
 }
 
 /// The lines of `transom history`, without its head.
-fn history(stage: &Stage) -> Result<Vec<String>> {
+pub(crate) fn history(stage: &Stage) -> Result<Vec<String>> {
     let mut command = stage.transom()?;
     command.args(["history", POLICY, "--dir"]).arg(&stage.fleet);
     let output = command.output()?;
@@ -307,151 +307,6 @@ fn a_candidate_that_would_undo_its_own_change_never_becomes_active() -> Result<(
     Ok(())
 }
 
-/// What a guest does for a cluster that was not there when it was tried, and the reason.
-const FAULTS: [(&str, &str); 5] = [
-    // It takes too long; needs too much memory; gives an answer that is too large.
-    ("(loop $again (br $again))", "GuestTimedOut"),
-    (
-        "(if (i32.eq (memory.grow (i32.const 65000)) (i32.const -1)) (then (unreachable)))",
-        "GuestMemoryExceeded",
-    ),
-    (
-        "(i32.store (i32.const 1036) (i32.const 8192)) (i32.store (i32.const 1040) (i32.const 200000))",
-        "AnswerTooLarge",
-    ),
-    // It wants a taint that is not granted; gives a reason that it did not declare.
-    (
-        "(i32.store (i32.const 2048) (i32.const 544)) (i32.store (i32.const 2052) (i32.const 4)) \
-         (i32.store (i32.const 1036) (i32.const 2048)) (i32.store (i32.const 1040) (i32.const 1))",
-        "TaintKeyNotGranted",
-    ),
-    (
-        "(i32.store8 (i32.const 1032) (i32.const 1)) \
-         (i32.store (i32.const 1036) (i32.const 512)) (i32.store (i32.const 1040) (i32.const 7))",
-        "ContractBroken",
-    ),
-];
-
-#[test]
-fn a_revision_that_exceeds_its_budget_or_its_grant_once_it_is_active_is_taken_back() -> Result<()> {
-    let stage = stage()?;
-    let agent = watch(&stage, "log")?;
-    wait_for_taints(&stage, "a", 1)?;
-    let first = revision(&stage)?;
-    let long = "x".repeat(LONGEST + 1);
-    for (fault, reason) in FAULTS {
-        put_component(&stage, &changing(LONGEST, fault)?)?;
-        for name in ["a", "b", "c"] {
-            wait_for_taints(&stage, name, 0).context(reason)?;
-        }
-        put_cluster(&stage, &long)?;
-        wait_for(&stage, "/candidate/reason", "RolledBack").context(reason)?;
-        ensure!(revision(&stage)? == first, "{reason}");
-        for name in ["a", "b", "c", &long] {
-            wait_for_taints(&stage, name, 1).context(reason)?;
-        }
-        let barred = || {
-            let lines = history(&stage).ok()?;
-            let barred = |line: &String| line.contains(" barred ") && line.contains(reason);
-            lines.iter().any(barred).then_some(())
-        };
-        wait::until(&format!("the bar for {reason}"), DEADLINE, barred)?;
-        fs::remove_file(stage.managed(&long))?;
-        let gone = || (status(&stage, "/counts/total")? == 3).then_some(());
-        wait::until("the end of the cluster", DEADLINE, gone)?;
-        put_component(&stage, &program::component("taints")?)?;
-        wait_for(&stage, "/conditions/0/status", "True").context(reason)?;
-    }
-    agent.stop().map(drop)
-}
-
-/// A guest that wants a taint when it is asked for the first time, and none when it is asked again: it counts in a variable,
-/// in its memory and in a table.
-fn counting() -> Result<Vec<u8>> {
-    taints_component(
-        r#"(global $asked (mut i32) (i32.const 0))
-        (table $seen 2 funcref)
-        (elem declare func $mark)
-        (func $mark)
-        (func (export "transom:policy/guest@0.1.0#validate") (param i32 i32) (result i32) (i32.const 1024))
-        (func (export "transom:policy/taints@0.1.0#compute") (param i32) (result i32)
-          (if (i32.eqz (i32.or (global.get $asked)
-              (i32.or (i32.load (i32.const 3072)) (i32.eqz (ref.is_null (table.get $seen (i32.const 0)))))))
-            (then
-              (i32.store (i32.const 2048) (i32.const 2304)) (i32.store (i32.const 2052) (i32.const 46))
-              (i32.store (i32.const 1036) (i32.const 2048)) (i32.store (i32.const 1040) (i32.const 1))))
-          (global.set $asked (i32.const 1))
-          (i32.store (i32.const 3072) (i32.const 1))
-          (table.set $seen (i32.const 0) (ref.func $mark))
-          (i32.const 1024))
-        (data (i32.const 2304) "cluster.open-cluster-management.io/unavailable")"#,
-    )
-}
-
-#[test]
-fn a_guest_keeps_nothing_from_one_question_to_the_next() -> Result<()> {
-    let stage = stage()?;
-    let agent = watch(&stage, "log")?;
-    wait_for_taints(&stage, "a", 1)?;
-    let first = revision(&stage)?;
-    put_component(&stage, &counting()?)?;
-    // It passes the trial, which asks twice, as one that gives one answer.
-    let other = || (revision(&stage).ok()? != first).then_some(());
-    wait::until("another active revision", DEADLINE, other)?;
-    let wanted = ["cluster.open-cluster-management.io/unavailable"];
-    for name in ["a", "b", "c", "d", "e"] {
-        put_cluster(&stage, name)?;
-        let is = || (stage.taints(name).ok()? == wanted).then_some(());
-        wait::until(&format!("the taint of {name}"), DEADLINE, is)?;
-    }
-    // Asked again and again, it gives the same answer.
-    for name in ["a", "b", "c"] {
-        put_available(&stage, name, "True")?;
-    }
-    put_cluster(&stage, "f")?;
-    wait_for_taints(&stage, "f", 1)?;
-    let settled = || (status(&stage, "/counts/applied")? == 6).then_some(());
-    wait::until("all of them applied", DEADLINE, settled)?;
-    for name in ["a", "b", "c", "d", "e", "f"] {
-        ensure!(stage.taints(name)? == wanted, "{name} has another answer");
-    }
-    agent.stop().map(drop)
-}
-
-#[test]
-fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<()> {
-    let stage = stage()?;
-    let agent = watch(&stage, "log")?;
-    wait_for_taints(&stage, "a", 1)?;
-    let first = revision(&stage)?;
-    put_component(&stage, &failing()?)?;
-    wait_for_taints(&stage, "a", 0)?;
-    // It fails for an object that was not there when it was tried.
-    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
-    wait_for(&stage, "/candidate/reason", "RolledBack")?;
-    ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
-    for name in ["a", "b", "c"] {
-        wait_for_taints(&stage, name, 1)?;
-    }
-    let barred = || {
-        let lines = history(&stage).ok()?;
-        let barred = |line: &String| line.contains(" barred ") && line.contains("GuestTrapped");
-        lines.iter().any(barred).then_some(lines)
-    };
-    let lines = wait::until("the history", DEADLINE, barred)?;
-    let first = first.as_str().unwrap_or_default();
-    let active = |line: &String| line.contains(" active ") && line.contains(first);
-    ensure!(lines.len() == 2 && lines.iter().any(active), "{lines:?}");
-    agent.kill()?;
-    // It stays barred after a restart, and what was active is active.
-    fs::remove_file(stage.policy_status(POLICY))?;
-    let agent = watch(&stage, "log-2")?;
-    wait_for(&stage, "/candidate/reason", "RolledBack")?;
-    ensure!(status(&stage, "/revision/id") == Some(first.into()));
-    agent.stop()?;
-    Ok(())
-}
-
 /// The folder of what was loaded goes with a pod.
 #[test]
 fn what_was_active_is_loaded_from_where_it_lies_when_nothing_was_kept() -> Result<()> {
@@ -527,103 +382,6 @@ fn nothing_is_restored_when_the_demanded_signatures_are_not_understood() -> Resu
     ensure!(refused < reconciled, "{log}");
     agent.stop()?;
     Ok(())
-}
-
-#[test]
-fn a_new_revision_is_still_watched_after_a_restart() -> Result<()> {
-    let stage = stage()?;
-    let agent = watch(&stage, "log")?;
-    wait_for_taints(&stage, "a", 1)?;
-    let first = revision(&stage)?;
-    put_component(&stage, &failing()?)?;
-    wait_for_taints(&stage, "a", 0)?;
-    agent.kill()?;
-    fs::remove_file(stage.policy_status(POLICY))?;
-    let agent = watch(&stage, "log-2")?;
-    ensure!(revision(&stage)? != first);
-    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
-    wait_for(&stage, "/candidate/reason", "RolledBack")?;
-    ensure!(revision(&stage)? == first);
-    wait_for_taints(&stage, "a", 1)?;
-    agent.stop()?;
-    Ok(())
-}
-
-#[test]
-fn a_policy_in_shadow_writes_nothing_and_is_compared() -> Result<()> {
-    let stage = stage()?;
-    put_policy(&stage, "  rollout: {mode: Shadow}\n")?;
-    let agent = watch(&stage, "log")?;
-    wait_for(&stage, "/candidate/reason", "Shadowing")?;
-    ensure!(status(&stage, "/candidate/changed") == Some(3.into()));
-    ensure!(status(&stage, "/revision").is_none());
-    for name in ["a", "b", "c"] {
-        ensure!(stage.taints(name)?.is_empty());
-    }
-    put_policy(&stage, "")?;
-    wait_for_taints(&stage, "a", 1)?;
-    agent.stop()?;
-    Ok(())
-}
-
-/// How many clusters the candidate would change, by the status.
-fn wait_for_changed(stage: &Stage, count: u64) -> Result<()> {
-    let is = || (status(stage, "/candidate/changed")? == count).then_some(());
-    wait::until(&format!("{count} that would change"), DEADLINE, is)?;
-    Ok(())
-}
-
-#[test]
-fn a_policy_that_has_written_writes_nothing_in_shadow_and_goes_on_to_compare() -> Result<()> {
-    let stage = stage()?;
-    let agent = watch(&stage, "log")?;
-    for name in ["a", "b", "c"] {
-        wait_for_taints(&stage, name, 1)?;
-    }
-    let first = revision(&stage)?;
-    put_policy(&stage, "  rollout: {mode: Shadow}\n")?;
-    wait_for(&stage, "/candidate/reason", "Shadowing")?;
-    wait_for_changed(&stage, 0)?;
-    // A cluster joins, another one is well again, and the taint of a third is taken away.
-    put_cluster(&stage, "d")?;
-    put_available(&stage, "a", "True")?;
-    fs::remove_file(stage.patch("b"))?;
-    wait_for_changed(&stage, 3)?;
-    let untouched = |stage: &Stage| {
-        for (name, taints) in [("a", 1), ("b", 0), ("c", 1), ("d", 0)] {
-            ensure!(stage.taints(name)?.len() == taints, "{name} was written");
-        }
-        ensure!(revision(stage)? == first, "another revision is active");
-        Ok(())
-    };
-    untouched(&stage)?;
-    // A restart goes on: nothing is written, and what would change is told anew.
-    agent.kill()?;
-    fs::remove_file(stage.policy_status(POLICY))?;
-    let agent = watch(&stage, "log-2")?;
-    wait_for(&stage, "/candidate/reason", "Shadowing")?;
-    wait_for_changed(&stage, 3)?;
-    put_available(&stage, "a", "Unknown")?;
-    wait_for_changed(&stage, 2)?;
-    untouched(&stage)?;
-    // Another component in the same mode is compared in its place, and the one before writes nothing either.
-    put_component(&stage, &failing()?)?;
-    let other = || (status(&stage, "/candidate/id")? != first).then_some(());
-    wait::until("another candidate", DEADLINE, other)?;
-    wait_for(&stage, "/candidate/reason", "Shadowing")?;
-    put_cluster(&stage, "e")?;
-    let held = || (status(&stage, "/counts/held")? == 5).then_some(());
-    wait::until("all of them held", DEADLINE, held)?;
-    untouched(&stage)?;
-    // Out of the mode it writes again.
-    put_component(&stage, &program::component("taints")?)?;
-    put_policy(&stage, "")?;
-    for name in ["b", "d", "e"] {
-        wait_for_taints(&stage, name, 1)?;
-    }
-    wait_for(&stage, "/conditions/0/status", "True")?;
-    ensure!(revision(&stage)? == first && status(&stage, "/candidate").is_none());
-    agent.stop().map(drop)
 }
 
 /// The files of kept revisions.
