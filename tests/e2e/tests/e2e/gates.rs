@@ -2,8 +2,8 @@
 //! status says where it stands and why.
 
 use crate::rollout::{
-    LONGEST, POLICY, failing, put_available, put_cluster, put_component, revision, stage, status,
-    wait_for, wait_for_taints, watch,
+    LONGEST, POLICY, another_revision, failing, put_available, put_cluster, put_component,
+    revision, stage, status, wait_for, wait_for_taints, watch,
 };
 use crate::signatures::{key_pair, sign};
 use anyhow::{Context as _, Result, ensure};
@@ -258,8 +258,7 @@ fn each_gate_stops_the_candidates_that_fail_there_also_after_a_restart() -> Resu
     // The way is not blocked: what passes all of them becomes active.
     let good = with_case(program::component("taints")?, false)?;
     Candidate::of(good, Reason::InSync).put(&stage, "passes.wasm")?;
-    let is_another = || (revision(&stage).ok()? != active).then_some(());
-    wait::until("another active revision", DEADLINE, is_another)?;
+    another_revision(&stage, &active)?;
     agent.stop()?;
     Ok(())
 }
@@ -269,12 +268,13 @@ fn each_gate_stops_the_candidates_that_fail_there_also_after_a_restart() -> Resu
 fn a_builtin_component_with_the_digest_of_another_one_is_refused() -> Result<()> {
     let stage = stage()?;
     let agent = watch(&stage, "log")?;
+    let first = revision(&stage)?;
     let component = failing()?;
     Candidate::of(component.clone(), Reason::InSync).put(&stage, "other.wasm")?;
     for name in ["a", "b", "c"] {
         wait_for_taints(&stage, name, 0)?;
     }
-    let active = revision(&stage)?;
+    let active = another_revision(&stage, &first)?;
     put(
         &stage.policies.join(POLICY).join("release.pub"),
         KEY.as_bytes(),
@@ -316,7 +316,7 @@ fn a_revision_that_was_not_verified_is_not_put_back_until_the_demand_is_taken_ba
     let candidate = || Ok::<_, anyhow::Error>(Candidate::of(failing()?, Reason::InSync));
     candidate()?.put(&stage, "other.wasm")?;
     wait_for_taints(&stage, "a", 0)?;
-    let active = revision(&stage)?;
+    let active = another_revision(&stage, &first)?;
     let verify = json!({"keys": [{"name": "release", "file": "release.pub"}]});
     let demanding = candidate()?.with("/spec/verify", verify);
     demanding.put(&stage, "other.wasm")?;
@@ -352,9 +352,10 @@ fn a_revision_that_a_key_verified_which_is_replaced_now_is_not_put_back() -> Res
     use_signed(program::component("taints")?, "first.wasm", "lost")?;
     let agent = watch(&stage, "log")?;
     wait_for_taints(&stage, "a", 1)?;
+    let first = revision(&stage)?;
     use_signed(failing()?, "second.wasm", "new")?;
     wait_for_taints(&stage, "a", 0)?;
-    let active = revision(&stage)?;
+    let active = another_revision(&stage, &first)?;
     fails_and_stays(&stage, &agent, &active)?;
     agent.stop().map(drop)
 }
@@ -396,8 +397,7 @@ fn a_guest_keeps_nothing_from_one_question_to_the_next() -> Result<()> {
     let first = revision(&stage)?;
     put_component(&stage, &counting()?)?;
     // It passes the trial, which asks twice, as one that gives one answer.
-    let other = || (revision(&stage).ok()? != first).then_some(());
-    wait::until("another active revision", DEADLINE, other)?;
+    another_revision(&stage, &first)?;
     let wanted = ["cluster.open-cluster-management.io/unavailable"];
     for name in ["a", "b", "c", "d", "e"] {
         put_cluster(&stage, name)?;

@@ -98,6 +98,12 @@ pub(crate) fn revision(stage: &Stage) -> Result<Value> {
     Ok(wait::until("a revision", DEADLINE, id)?)
 }
 
+/// Waits for another active revision than this one: the status comes after what was written.
+pub(crate) fn another_revision(stage: &Stage, before: &Value) -> Result<Value> {
+    let other = || status(stage, "/revision/id").filter(|id| id != before);
+    Ok(wait::until("another active revision", DEADLINE, other)?)
+}
+
 /// Waits until a field of the policy's status has a value.
 pub(crate) fn wait_for(stage: &Stage, pointer: &str, value: &str) -> Result<()> {
     let what = format!("{pointer} to be {value}");
@@ -280,8 +286,7 @@ fn a_candidate_that_fails_where_the_active_revision_does_becomes_active() -> Res
     wait::until("all of them to fail", DEADLINE, failing)?;
     let first = revision(&stage)?;
     put_component(&stage, &trapping(LONGEST + 1)?)?;
-    let is_another = || (revision(&stage).ok()? != first).then_some(());
-    wait::until("another active revision", DEADLINE, is_another)?;
+    another_revision(&stage, &first)?;
     agent.stop()?;
     Ok(())
 }
