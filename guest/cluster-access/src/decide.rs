@@ -2,7 +2,7 @@
 
 use crate::ClusterAccess;
 use crate::grant::MANIFEST_WORK;
-use crate::known::Known;
+use crate::known::{Known, There};
 use crate::objects::{Objects, RBAC};
 use crate::reasons::{ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
 use crate::settings::Settings;
@@ -110,7 +110,7 @@ impl World for ClusterAccess {
             made.retain(|(object, _)| *object != binding);
             remove.push(binding);
         }
-        let (first, last) = namespace(decided, &objects, &known);
+        let (first, last) = namespace(&context.settings, decided, &objects, &known);
         let desired = made
             .iter()
             .map(|(object, content)| Desired::whole(object, content));
@@ -145,18 +145,24 @@ fn said(decided: Decided) -> Option<(&'static str, Reason, &'static str)> {
     }
 }
 
-/// The namespace of an accepted cluster: first, where it is to be made, or last. Whoever takes the name of the cluster off
-/// again must not hold up the rest.
+/// The namespace of an accepted cluster: first, where it is to be made, or last. Whoever takes the name of the cluster or
+/// another label off again must not hold up the rest.
 fn namespace(
+    settings: &Settings,
     decided: Decided,
     objects: &Objects<'_>,
     known: &Known,
 ) -> (Option<Desired>, Option<Desired>) {
-    let (namespace, content) = (objects.namespace(), objects.labelled(json!({})));
+    let (namespace, mut content) = (objects.namespace(), objects.labelled(json!({})));
+    for (key, value) in &settings.namespace_labels {
+        content["metadata"]["labels"][key.as_str()] = json!(value);
+    }
+    let says_all =
+        |there: &There| there.names(objects.name()) && settings.namespace_labels.is_empty();
     match &known.namespace {
         _ if decided != Decided::Accepted => (None, None),
         None => (Some(Desired::whole(&namespace, &content)), None),
-        Some(there) if there.leaves() || there.names(objects.name()) => (None, None),
+        Some(there) if there.leaves() || says_all(there) => (None, None),
         Some(_) => (None, Some(Desired::fields(&namespace, &content))),
     }
 }

@@ -10,7 +10,7 @@ mod rules;
 mod settings;
 
 pub use settings::Settings;
-use transom_guest::{About, Guest};
+use transom_guest::{About, Guest, Problem};
 
 /// The guest `cluster-access`.
 pub struct ClusterAccess;
@@ -26,6 +26,10 @@ impl Guest for ClusterAccess {
         settings_schema: include_str!("../settings.schema.json"),
         grant: grant::GRANT,
     };
+
+    fn check(settings: &Settings) -> Vec<Problem> {
+        settings.check()
+    }
 }
 
 transom_guest::register!(objects: ClusterAccess);

@@ -5,6 +5,7 @@ pub mod dependencies;
 pub mod files;
 pub mod pages;
 pub mod released;
+pub mod rows;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::{fs, io, process::Command};
 use transom_tidy::files::{self, CONTROLLER, SLEEPING, UNSAFE, sleeps};
-use transom_tidy::{Source, dependencies, pages, released, root, sources};
+use transom_tidy::{Source, dependencies, pages, released, root, rows, sources};
 
 /// Fails with what a rule says about the sources.
 fn hold(rule: impl Fn(&Source) -> Option<String>) -> io::Result<()> {
@@ -113,6 +113,12 @@ fn released_contracts_never_change() -> io::Result<()> {
     }
     assert!(files.len() > 2, "there are no components of releases");
     none(&released::components(&files));
+    Ok(())
+}
+
+#[test]
+fn rows_of_what_is_replaced_are_proven() -> io::Result<()> {
+    none(&rows::check(&sources()?));
     Ok(())
 }
 

@@ -162,6 +162,20 @@ mod tests {
         assert_eq!(Freshness::of(None, &limit, 0), Ok(Freshness::Absent));
     }
 
+    /// Rows of `availability`: L09, L10, L11, L16, with a limit of 300 seconds.
+    #[test]
+    fn what_is_young_is_looked_at_when_it_gets_too_old_and_what_is_too_old_never_again() {
+        let at = 1_000;
+        let renewed = || json!("1970-01-01T00:16:40Z");
+        for (now, until) in [(at + 30, 270), (at + 240, 60), (at + 299, 1)] {
+            let side = age(renewed(), now).map(Freshness::until);
+            assert_eq!(side, Ok(Some(now + until)), "{now}");
+        }
+        for now in [at + 300, at + 301] {
+            assert_eq!(age(renewed(), now).map(Freshness::until), Ok(None), "{now}");
+        }
+    }
+
     #[test]
     fn a_heartbeat_is_no_news_while_it_comes_in_time() {
         let (fresh, stale) = (

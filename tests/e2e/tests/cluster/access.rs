@@ -2,10 +2,11 @@
 //! agents of a cluster may do follows its acceptance, and the roles that clusters share stay while one of them needs them.
 
 use crate::rights::may_do;
-use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use std::fs;
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_test_cluster::{Line, Mark, Proxy, wait};
@@ -17,6 +18,7 @@ pub(crate) const CLUSTERS: &str = "registered-";
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io/v1";
 pub(crate) const ROLE: (&str, &str) = (RBAC, "ClusterRole");
 pub(crate) const BINDING: (&str, &str) = (RBAC, "RoleBinding");
+const CLUSTER_BINDING: (&str, &str) = (RBAC, "ClusterRoleBinding");
 const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
 pub(crate) const WORKS: &str = "manifestworks.work.open-cluster-management.io";
 
@@ -44,6 +46,7 @@ async fn keeper(stage: &Stage, role: &str) -> Result<Option<String>> {
     Ok(source.and_then(|source| source["name"].as_str().map(str::to_owned)))
 }
 
+/// Rows of `cluster-access`: A03, A06, A07, A15, A18, A19.
 #[test]
 fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result<()> {
     on_stage(async |stage| {
@@ -126,6 +129,8 @@ fn agents_get_rights_with_the_acceptance_and_lose_them_with_a_denial() -> Result
             rules.as_array().is_some_and(|rules| rules.len() == 1),
             "{rules}"
         );
+        let bound = format!("{PREFIX}{one}");
+        ensure!(stage.get(CLUSTER_BINDING, None, &bound).await?.is_some());
         // Both go. The namespaces stay.
         for name in [&one, &two] {
             stage.delete(MANAGED, None, name).await?;
@@ -169,6 +174,106 @@ pub(crate) async fn undecided(stage: &Stage, name: &str) -> Result<()> {
     accept(stage, name, false).await
 }
 
+/// The labels of every object of an accepted cluster, by kind and name.
+async fn labels(stage: &Stage, cluster: &str) -> Result<Vec<(String, Value)>> {
+    let [own, registration, work] =
+        ["", ":registration", ":work"].map(|what| format!("{PREFIX}{cluster}{what}"));
+    let shared = ["registration", "work"].map(|what| format!("{PREFIX}{what}"));
+    let mut all = Vec::new();
+    for (kind, namespace, name) in [
+        (NAMESPACE, None, cluster),
+        (ROLE, None, &own),
+        (CLUSTER_BINDING, None, &own),
+        (BINDING, Some(cluster), &registration),
+        (BINDING, Some(cluster), &work),
+        (ROLE, None, &shared[0]),
+        (ROLE, None, &shared[1]),
+    ] {
+        let mut object = stage.get(kind, namespace, name).await?.unwrap_or_default();
+        all.push((
+            format!("{} {name}", kind.1),
+            object["metadata"]["labels"].take(),
+        ));
+    }
+    Ok(all)
+}
+
+/// Row of `cluster-access`: A13.
+#[test]
+fn a13_every_object_of_a_cluster_has_the_labels_of_the_policy_and_the_name_of_the_cluster()
+-> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&[WORKS]).await?;
+        let [one, two] = ["one", "two"].map(|name| format!("{CLUSTERS}{name}"));
+        let folder = stage.cluster.folder().join("policies-labelled");
+        let text = fs::read_to_string(program::policy("cluster-access"))?;
+        let put = |team: &str| -> Result<()> {
+            let mut policy: Value = serde_yaml::from_str(&text)?;
+            policy["spec"]["own"]["labels"] = json!({"team": team});
+            policy["spec"]["guests"]["decide"]["settings"]["namespaceLabels"] =
+                json!({"team": team});
+            let field = r#"metadata.labels["team"]"#;
+            let rules = policy["spec"]["grant"]["write"].as_array_mut();
+            for rule in rules.into_iter().flatten() {
+                if rule["kind"] == "Namespace" {
+                    rule["fields"]
+                        .as_array_mut()
+                        .context("no fields")?
+                        .push(json!(field));
+                }
+            }
+            crate::importing::put(&folder, "cluster-access", &policy)
+        };
+        put("blue")?;
+        let words = policies_at(&folder)?;
+        stage.grant_exactly(&words).await?;
+        // The namespace of the second one is there already, with a label of others.
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": two, "labels": {"theirs": "kept"}}});
+        stage.objects().apply(namespace).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        for name in [&one, &two] {
+            undecided(stage, name).await?;
+            accept(stage, name, true).await?;
+            wait_for_condition(stage, MANAGED, name, &decided(true)).await?;
+        }
+        // They follow the policy.
+        for team in ["blue", "green"] {
+            put(team)?;
+            for name in [&one, &two] {
+                let mut last = Vec::new();
+                let came = wait::until("the labels of a policy", DEADLINE, async || {
+                    last = labels(stage, name).await?;
+                    let shared =
+                        |what: &str| what.ends_with(":registration") || what.ends_with(":work");
+                    let right = |(what, labels): &(String, Value)| {
+                        let own = &labels["open-cluster-management.io/cluster-name"];
+                        labels["team"] == team && (own == name || shared(what))
+                    };
+                    Ok(last.iter().all(right).then_some(()))
+                });
+                came.await.with_context(|| format!("{team}: {last:#?}"))?;
+            }
+        }
+        // What somebody takes off comes back, on a namespace of either kind.
+        for name in [&one, &two] {
+            let off = json!({"metadata": {"labels": {"team": null}}});
+            stage.patch(NAMESPACE, None, name, off).await?;
+            let on = |there: &Value| there["metadata"]["labels"]["team"] == "green";
+            stage
+                .objects()
+                .wait_for(NAMESPACE, (None, name), on)
+                .await?;
+        }
+        let theirs = stage.get(NAMESPACE, None, &two).await?.context("gone")?;
+        ensure!(theirs["metadata"]["labels"]["theirs"] == "kept", "{theirs}");
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        stage.remove_crd(WORKS).await
+    })
+}
+
 /// The HTTP status of each request that changed a resource, in order; of the subresource if one is named.
 async fn answers(stage: &Stage, mark: Mark, resource: &str, part: &str) -> Result<Vec<u16>> {
     let ours = |line: &Line| {
@@ -184,6 +289,7 @@ async fn answers(stage: &Stage, mark: Mark, resource: &str, part: &str) -> Resul
         .collect())
 }
 
+/// Row of `cluster-access`: A14.
 #[test]
 fn a14_a_binding_that_cannot_be_written_is_told_once_and_the_cluster_accepted_when_it_can()
 -> Result<()> {
@@ -285,6 +391,7 @@ fn first_accept_survives(place: &'static str, part: &str) -> Result<()> {
     })
 }
 
+/// Row of `cluster-access`: A17.
 #[test]
 fn a17_a_conflict_over_the_status_in_the_first_accept_is_tried_again_and_loses_no_condition()
 -> Result<()> {

@@ -6,8 +6,10 @@ use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use crate::status::wait_for_condition;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+use transom_core::time::{format_rfc3339, parse_rfc3339};
 use transom_e2e::program;
-use transom_test_cluster::wait;
+use transom_test_cluster::{Line, wait};
 
 const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 const CLOCK: &str = "ManagedClusterConditionClockSynced";
@@ -24,6 +26,7 @@ async fn beat(stage: &Stage, renewed: &str) -> Result<()> {
     stage.patch(LEASE, Some("one"), LEASE_NAME, renewed).await
 }
 
+/// Rows of `availability`: L03, L04, L06, C01, C02, C05.
 #[test]
 fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<()> {
     on_stage(async |stage| {
@@ -115,6 +118,54 @@ fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<
             ])
         });
         ensure!(unused.is_empty(), "unused: {unused:#?}");
+        Ok(())
+    })
+}
+
+/// The limit of the heartbeats of a cluster with this lease duration, by default.
+const SHORT: i64 = 6;
+const LIMIT: i64 = 5 * SHORT;
+
+/// Row of `availability`: L18. The heartbeat says when it is too old, and the audit log when it was told.
+#[test]
+fn l18_an_agent_that_starts_again_writes_nothing_and_notices_the_end_of_heartbeats_from_before()
+-> Result<()> {
+    on_stage(async |stage| {
+        let words = ["--policies", &stage.unlimited("availability")?];
+        stage.grant_exactly(&words).await?;
+        stage.managed("one").await?;
+        let short = json!({"spec": {"leaseDurationSeconds": SHORT}});
+        stage.patch(MANAGED, None, "one", short).await?;
+        stage.objects().namespace("one").await?;
+        let renewed = SystemTime::now()
+            .duration_since(UNIX_EPOCH)?
+            .as_secs()
+            .cast_signed();
+        let lease = json!({"apiVersion": LEASE.0, "kind": LEASE.1,
+            "metadata": {"name": LEASE_NAME, "namespace": "one",
+                "labels": {"open-cluster-management.io/cluster-name": "one"}},
+            "spec": {"holderIdentity": LEASE_NAME, "renewTime": format_rfc3339(renewed).replace('Z', ".000000Z")}});
+        stage.objects().apply(lease).await?;
+        let first = stage.start_at_real_time(&words)?;
+        first.wait_for_first_pass()?;
+        first.stop()?;
+        let mark = stage.mark()?;
+        let agent = stage.start_at_real_time(&words)?;
+        let unknown = condition(
+            AVAILABLE,
+            "Unknown",
+            "ManagedClusterLeaseUpdateStopped",
+            "Registration agent stopped updating its lease.",
+        );
+        wait_for_condition(stage, MANAGED, "one", &unknown).await?;
+        agent.stop()?;
+        let lines = stage.lines(mark).await?;
+        let early = |line: &&Line| {
+            let of_cluster = line.is_write() && line.resource().starts_with("managedclusters");
+            of_cluster && parse_rfc3339(&line.received).is_none_or(|at| at < renewed + LIMIT)
+        };
+        let early: Vec<_> = lines.iter().filter(early).collect();
+        ensure!(early.is_empty(), "{early:#?}");
         Ok(())
     })
 }

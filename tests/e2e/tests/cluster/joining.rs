@@ -49,6 +49,7 @@ async fn wait_for(
     came.await.with_context(|| what.to_owned())
 }
 
+/// Rows of `availability`: L12, L13, L14, L15.
 #[test]
 fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
     on_stage(async |stage| {
@@ -136,6 +137,23 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
             },
         );
         again.await.with_context(|| agent.tail())?;
+        // Its ManagedCluster is deleted and made again while it runs: it finds its way back.
+        let before = stage.get(MANAGED, None, &name).await?.unwrap_or_default();
+        stage.delete(MANAGED, None, &name).await?;
+        wait_for(stage, &name, "no ManagedCluster", |cluster| {
+            cluster["metadata"]["uid"] != before["metadata"]["uid"]
+        })
+        .await?;
+        let made = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1, "metadata": {"name": name},
+            "spec": {"hubAcceptsClient": true, "leaseDurationSeconds": 1}});
+        stage.objects().apply(made).await?;
+        let back = wait_for(stage, &name, "the cluster that was made again", |cluster| {
+            ["ManagedClusterJoined", AVAILABLE]
+                .iter()
+                .all(|kind| says(cluster, kind, "True"))
+                && !is_tainted(cluster)
+        });
+        back.await.with_context(|| agent.tail())?;
         drop(agent);
         stage.delete(MANAGED, None, &name).await?;
         wait::until("the roles are gone", DEADLINE, async || {

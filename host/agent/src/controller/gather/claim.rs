@@ -146,8 +146,8 @@ impl Reader<'_> {
         Ok(claimed)
     }
 
-    /// Has fewer changes of a target count: of one that is made once whether it is there, and of a shared one that another
-    /// primary keeps not who that is.
+    /// Has fewer changes of a target count: of one that is made once whether it is there and what the policy may write of it,
+    /// and of a shared one that another primary keeps not who that is.
     fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
         let policy = &self.loaded.revision.policy;
         let data = self.controller.template_data(primary);
@@ -161,7 +161,15 @@ impl Reader<'_> {
                 continue;
             };
             let kept = matches!(ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
+            if rule.creates_only() {
+                // It belongs to others then, and fields of it may be granted as of any object of theirs.
+                self.touched.others.extend(existing.clone());
+            }
+            let fields = policy.watched(object, &data);
             let seen = match (rule.creates_only(), rule.is_shared() && kept) {
+                (true, _) if !fields.is_empty() => {
+                    Seen::fields(&fields.into(), existing.as_deref())
+                }
                 (true, _) => Seen::presence(existing.as_deref()),
                 (false, true) => Seen::shared(existing.as_deref()),
                 (false, false) => continue,

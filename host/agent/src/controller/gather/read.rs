@@ -54,7 +54,7 @@ impl Reader<'_> {
             self.touched
                 .saw(object, Seen::fields(&fields, existing.as_deref()));
         }
-        self.touched.others = there.iter().flatten().cloned().collect();
+        self.touched.others.extend(there.iter().flatten().cloned());
         let others = objects.iter().cloned().zip(there);
         Ok(others
             .map(|(object, existing)| Other { object, existing })

@@ -1,0 +1,194 @@
+//! Rows of the behaviour of Open Cluster Management that these policies replace: each is a case of a guest or of a policy,
+//! named by its folder, or a test that names it in its documentation: "Rows of `policy`: A01, A02." What needs neither is
+//! listed here with its reason.
+
+use crate::Source;
+use std::collections::BTreeSet;
+
+/// The rows of a subject: the first ones of some numbers, and whose cases they are.
+struct Subject {
+    name: &'static str,
+    /// A letter, and the numbers from the first to the last.
+    rows: &'static [(char, u8, u8)],
+    /// Guests and policies.
+    cases: &'static [&'static str],
+}
+
+const SUBJECTS: [Subject; 10] = [
+    Subject {
+        name: "cluster-acceptance",
+        rows: &[('A', 10, 12), ('A', 20, 20)],
+        cases: &["cluster-acceptance"],
+    },
+    Subject {
+        name: "cluster-access",
+        rows: &[('A', 1, 9), ('A', 13, 19)],
+        cases: &["cluster-access"],
+    },
+    Subject {
+        name: "client-certificates",
+        rows: &[('K', 1, 17), ('C', 1, 10)],
+        cases: &["client-certificates"],
+    },
+    Subject {
+        name: "availability",
+        rows: &[('L', 1, 18), ('C', 1, 6)],
+        cases: &["availability"],
+    },
+    Subject {
+        name: "cluster-sets",
+        rows: &[('M', 1, 16)],
+        cases: &[
+            "set-members",
+            "cluster-set-members",
+            "default-sets",
+            "default-cluster-sets",
+            "default-cluster-set-selectors",
+            "set-bindings",
+            "cluster-set-bindings",
+            "managed-namespaces",
+        ],
+    },
+    Subject {
+        name: "cleanup",
+        rows: &[('G', 1, 11), ('G', 13, 13)],
+        cases: &["cleanup", "cluster-leftovers", "cluster-access"],
+    },
+    Subject {
+        name: "addon-health",
+        rows: &[('O', 1, 3)],
+        cases: &["addon-health"],
+    },
+    Subject {
+        name: "auto-import",
+        rows: &[('A', 1, 5)],
+        cases: &["auto-import"],
+    },
+    Subject {
+        name: "hub-copies",
+        rows: &[('H', 1, 7)],
+        cases: &["hub-copies"],
+    },
+    Subject {
+        name: "detach",
+        rows: &[('H', 8, 12), ('H', 14, 14)],
+        cases: &["detach"],
+    },
+];
+
+/// Rows that have neither, each with its reason.
+const WITHOUT: [(&str, &str, &str); 4] = [
+    (
+        "auto-import",
+        "A02",
+        "the policy works only where it is installed, and no install brings it",
+    ),
+    (
+        "cleanup",
+        "G01",
+        "a reconcile has a primary, and a primary has a name",
+    ),
+    (
+        "client-certificates",
+        "K17",
+        "no API server since Kubernetes 1.22 has requests of v1beta1",
+    ),
+    (
+        "hub-copies",
+        "H05",
+        "a copy has the bytes of its source, to whose CA HyperShift itself appends the named certificates",
+    ),
+];
+
+/// What the rows of the subjects lack, by the files of the workspace.
+pub fn check(sources: &[Source]) -> Vec<String> {
+    SUBJECTS
+        .iter()
+        .flat_map(|subject| lacking(subject, sources))
+        .collect()
+}
+
+fn lacking(subject: &Subject, sources: &[Source]) -> Vec<String> {
+    let proven: BTreeSet<String> = sources
+        .iter()
+        .flat_map(|source| {
+            let case = case(subject, &source.path).map(str::to_owned);
+            case.into_iter().chain(named(subject.name, source))
+        })
+        .collect();
+    let without = |row: &str| {
+        let mut all = WITHOUT.iter();
+        all.any(|(name, one, _)| *name == subject.name && *one == row)
+    };
+    let rows = subject.rows.iter();
+    let rows = rows.flat_map(|(letter, first, last)| {
+        (*first..=*last).map(move |number| format!("{letter}{number:02}"))
+    });
+    rows.filter_map(|row| match (proven.contains(&row), without(&row)) {
+        (false, false) => Some(format!(
+            "{row} of {}: name a case or a test by it, or say in tests/tidy/src/rows.rs why it needs none",
+            subject.name
+        )),
+        (true, true) => Some(format!("{row} of {}: it needs no exception", subject.name)),
+        _ => None,
+    })
+    .collect()
+}
+
+/// The row of a case of the subject, by the path of its expectation.
+fn case<'a>(subject: &Subject, path: &'a str) -> Option<&'a str> {
+    let (place, case) = path.strip_suffix("/expected.yaml")?.split_once("/cases/")?;
+    let (kind, owner) = place.split_once('/')?;
+    let ours = ["guest", "policies"].contains(&kind) && subject.cases.contains(&owner);
+    ours.then(|| case.get(..3)).flatten()
+}
+
+/// The rows of the subject that the documentation of a test names.
+fn named(subject: &str, source: &Source) -> Vec<String> {
+    let begins = ["Row of `", "Rows of `"].map(|word| [word, subject, "`:"].concat());
+    let lines = source.text.lines().take_while(|_| source.is("rs"));
+    let lines = lines.filter_map(|line| {
+        let said = line.trim_start().strip_prefix("/// ")?;
+        begins
+            .iter()
+            .find_map(|begin| said.strip_prefix(begin.as_str()))
+    });
+    let words = lines.flat_map(|line| line.split([' ', ',', '.']));
+    words
+        .filter(|word| word.len() == 3)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_needs_a_case_a_test_or_a_reason_and_no_reason_beside_them() {
+        let one = Subject {
+            name: "auto-import",
+            rows: &[('A', 1, 4)],
+            cases: &["auto-import"],
+        };
+        let case =
+            |row: &str| Source::new(&format!("guest/auto-import/cases/{row}/expected.yaml"), "");
+        let test = Source::new(
+            "tests/e2e/tests/cluster/x.rs",
+            "/// Rows of `auto-import`: A03, A04.\nfn x() {}\n/// Rows of `detach`: A01.\n",
+        );
+        let findings = |sources: &[Source]| -> Vec<String> {
+            let all = lacking(&one, sources).into_iter();
+            all.map(|finding| finding.chars().take(3).collect())
+                .collect()
+        };
+        assert_eq!(findings(&[]), ["A01", "A03", "A04"]);
+        assert_eq!(
+            findings(&[case("A01b-x"), test.clone()]),
+            Vec::<String>::new()
+        );
+        assert_eq!(findings(&[case("A01-x"), case("A02-x"), test]), ["A02"]);
+        let other = Source::new("guest/detach/cases/A01-x/expected.yaml", "");
+        assert_eq!(findings(&[other]), ["A01", "A03", "A04"]);
+    }
+}
