@@ -73,5 +73,6 @@ mod taking_over;
 mod together;
 mod traced;
 mod unharmed;
+mod unruly;
 mod wakes;
 mod walking;
