@@ -105,8 +105,12 @@ impl World for ClusterAccess {
         }
         let mut made = objects.made(decided, known.works, context.settings.denied_may_renew);
         let mut remove = objects.left_out(decided, known.works);
+        let binding = objects.binding("work");
+        if known.leaves_with_namespace() {
+            // Nothing is made in a namespace that ends, and an attempt must not hold up what it waits for.
+            made.retain(|(object, _)| object.namespace.is_none() || *object == binding);
+        }
         if decided == Decided::Accepted && known.may_go(decided) {
-            let binding = objects.binding("work");
             made.retain(|(object, _)| *object != binding);
             remove.push(binding);
         }

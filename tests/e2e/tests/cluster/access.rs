@@ -2,6 +2,7 @@
 //! agents of a cluster may do follows its acceptance, and the roles that clusters share stay while one of them needs them.
 
 use crate::rights::may_do;
+use crate::spoke::controllers;
 use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
@@ -269,6 +270,65 @@ fn a13_every_object_of_a_cluster_has_the_labels_of_the_policy_and_the_name_of_th
         let theirs = stage.get(NAMESPACE, None, &two).await?.context("gone")?;
         ensure!(theirs["metadata"]["labels"]["theirs"] == "kept", "{theirs}");
         agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        stage.remove_crd(WORKS).await
+    })
+}
+
+/// Row of `cluster-access`: A16. The controller of Kubernetes ends the namespace, and waits for what holds it.
+#[test]
+fn a16_a_namespace_that_somebody_deletes_comes_back_with_its_bindings_once_the_works_are_gone()
+-> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&[WORKS]).await?;
+        let [one, two] = ["one", "two"].map(|name| format!("{CLUSTERS}{name}"));
+        let (here, primary) = (Some(one.as_str()), format!("ManagedCluster {one}"));
+        let words = ["--policies", &stage.unlimited("cluster-access")?];
+        stage.grant_exactly(&words).await?;
+        let mark = stage.mark()?;
+        let kubernetes = controllers(stage, "namespace", "1h")?;
+        let agent = stage.start_agent(&words)?;
+        undecided(stage, &one).await?;
+        accept(stage, &one, true).await?;
+        wait_for_condition(stage, MANAGED, &one, &decided(true)).await?;
+        let objects = stage.objects();
+        let held = json!({"apiVersion": WORK.0, "kind": WORK.1, "spec": {},
+            "metadata": {"name": "w", "namespace": one, "finalizers": ["example.com/hold"]}});
+        objects.create(held).await?;
+        let [registration, work] =
+            ["registration", "work"].map(|what| format!("{PREFIX}{one}:{what}"));
+        let before = objects.get(NAMESPACE, (None, &one)).await?["metadata"]["uid"].take();
+        stage.delete(NAMESPACE, None, &one).await?;
+        // While its works are there, the work agent may clean up.
+        let leaves = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+        let place = (here, registration.as_str());
+        objects.wait_for(BINDING, place, Value::is_null).await?;
+        objects.wait_for(BINDING, (here, &work), leaves).await?;
+        objects.wait_for(WORK, (here, "w"), leaves).await?;
+        // Another cluster is accepted meanwhile.
+        undecided(stage, &two).await?;
+        accept(stage, &two, true).await?;
+        wait_for_condition(stage, MANAGED, &two, &decided(true)).await?;
+        ensure!(leaves(&objects.get(BINDING, (here, &work)).await?));
+        let released = json!({"metadata": {"finalizers": null}});
+        stage.patch(WORK, here, "w", released).await?;
+        let again = objects.wait_for(NAMESPACE, (None, &one), |namespace| {
+            namespace.is_object() && namespace["metadata"]["uid"] != before
+        });
+        let again = again.await.with_context(|| agent.tail())?;
+        ensure!(
+            again["metadata"]["labels"]["open-cluster-management.io/cluster-name"] == *one,
+            "{again}"
+        );
+        let is_there = |object: &Value| object.is_object() && !leaves(object);
+        for binding in [&registration, &work] {
+            let made = objects.wait_for(BINDING, (here, binding), is_there);
+            made.await.with_context(|| agent.tail())?;
+        }
+        agent.wait_for(&primary, "Applied InSync")?;
+        wait_for_condition(stage, MANAGED, &one, &decided(true)).await?;
+        agent.stop()?;
+        drop(kubernetes);
         stage.nothing_denied(mark).await?;
         stage.remove_crd(WORKS).await
     })
