@@ -64,7 +64,17 @@ pub fn may_renew() -> Value {
 /// # Errors
 /// When the component is not built, or the folder cannot be written.
 pub fn put_policy(folder: &Path, needs: &[Value]) -> Result<()> {
-    put(folder, needs, CLUSTERS, &json!([]))
+    put(folder, needs, CLUSTERS, (&json!([]), None))
+}
+
+/// The same with the right to read the certificate of a Secret of the primary's name.
+///
+/// # Errors
+/// As for [`put_policy`].
+pub fn put_policy_of_certificates(folder: &Path, needs: &[Value]) -> Result<()> {
+    let secret = json!({"role": "secret", "kind": "Secret", "namespace": "default", "name": "{primary.name}",
+        "keys": ["tls.crt", "tls.key"]});
+    put(folder, needs, CLUSTERS, (&json!([]), Some(secret)))
 }
 
 /// The same for requests for certificates, with the right to ask whether whoever made one may renew certificates.
@@ -75,11 +85,44 @@ pub fn put_policy_of_requests(folder: &Path, needs: &[Value]) -> Result<()> {
     let resource = "managedclusters/clientcertificates";
     let group = "register.open-cluster-management.io";
     let review = json!({"verb": "renew", "group": group, "resource": resource, "as": "Requester"});
-    put(folder, needs, REQUESTS, &json!([{"accessReview": review}]))
+    let asks = json!([{"accessReview": review}]);
+    put(folder, needs, REQUESTS, (&asks, None))
 }
 
-fn put(folder: &Path, needs: &[Value], primary: (&str, &str), ask: &Value) -> Result<()> {
-    let policy = json!({
+/// The form of the question whether the agent itself may list the objects of a kind of the core group.
+pub fn agent_may_list(resource: &str) -> Value {
+    json!({"access": {
+        "who": "agent", "verb": "list", "group": "", "resource": resource, "subresource": null, "namespace": null, "name": null,
+    }})
+}
+
+/// A Secret of the primary's name in the namespace `default`, as the guest names it.
+pub fn secret() -> Value {
+    json!({"api-version": "v1", "kind": "Secret", "cluster": "local", "namespace": "default", "name": "NAME"})
+}
+
+/// The form of its certificate, with the key beside it.
+pub fn certificate() -> Value {
+    json!({"certificate": {"certificate": "tls.crt", "private-key": "tls.key"}})
+}
+
+/// The policy about ManagedClusters, with the right to ask whether the agent may list the objects of a kind.
+///
+/// # Errors
+/// As for [`put_policy`].
+pub fn put_policy_of_agent(folder: &Path, needs: &[Value], resource: &str) -> Result<()> {
+    let review = json!({"verb": "list", "group": "", "resource": resource, "as": "Agent"});
+    let asks = json!([{"accessReview": review}]);
+    put(folder, needs, CLUSTERS, (&asks, None))
+}
+
+fn put(
+    folder: &Path,
+    needs: &[Value],
+    primary: (&str, &str),
+    (ask, more): (&Value, Option<Value>),
+) -> Result<()> {
+    let mut policy = json!({
         "apiVersion": "transom.dev/v1alpha1",
         "kind": "FleetPolicy",
         "metadata": {"name": POLICY},
@@ -98,6 +141,8 @@ fn put(folder: &Path, needs: &[Value], primary: (&str, &str), ask: &Value) -> Re
             },
         },
     });
+    let read = policy["spec"]["grant"]["read"].as_array_mut();
+    read.into_iter().for_each(|read| read.extend(more.clone()));
     fs::create_dir_all(folder)?;
     fs::write(
         folder.join("asks.wasm"),

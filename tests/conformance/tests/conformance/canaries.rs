@@ -3,16 +3,26 @@
 //! work.
 
 use crate::support::{identity, unlimited};
-use serde_json::json;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, json};
 use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::canary::{Canaries, MARK, document, inputs};
 use transom_conformance::fixture::{built, hostile};
+use transom_core::catalogue::guest::Guest as Described;
 use transom_core::contract::credentials::{AuthoritySource, SourceView};
+use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::Role;
-use transom_core::contract::{Problem, Refusal};
+use transom_core::contract::secrets::{CertificateContent, CertificateKeys, PrivateKey};
+use transom_core::contract::{Primary, Problem, Refusal};
+use transom_core::inputs::secrets::certificate;
 use transom_core::kubeconfig::{KubeconfigLimits, Source};
-use transom_core::world::KUBECONFIG;
-use transom_engine::{Capabilities, Engine, EngineOptions, Guest, MemoryRecorder, Ticker};
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::world::{KUBECONFIG, OBJECTS};
+use transom_engine::{
+    Capabilities, Engine, EngineOptions, Guest, MemoryRecorder, Question, Ticker,
+};
 use transom_support::identity::Identity;
 
 /// With these settings the guest answers instead of refusing, so that all of its code runs.
@@ -91,6 +101,70 @@ fn the_memory_of_the_kubeconfig_guest_holds_no_credential() {
             .windows(fingerprint.len())
             .any(|window| window == fingerprint)
     );
+}
+
+/// The same for a guest of the objects world that is told of a certificate in a Secret, with the key beside it.
+#[test]
+fn the_memory_of_a_guest_that_is_told_of_a_certificate_holds_no_byte_of_its_key() {
+    let identity = identity();
+    let mut canaries = Canaries::new();
+    canaries.plant_pem("the key", &identity.key);
+    let data = json!({"tls.crt": STANDARD.encode(&identity.certificate), "tls.key": STANDARD.encode(&identity.key)});
+    let secret = Object {
+        reference: ObjectRef::local("v1", "Secret", Some("default"), "pair"),
+        version: "1".to_owned(),
+        body: json!({"data": data}),
+    };
+    let keys = CertificateKeys {
+        certificate: "tls.crt".to_owned(),
+        private_key: Some("tls.key".to_owned()),
+    };
+    let content = certificate(&secret, &keys).unwrap();
+    let CertificateContent::Readable(told) = &content else {
+        panic!("it is a certificate")
+    };
+    assert_eq!(told.private_key, PrivateKey::Belongs);
+    let fingerprint = told.fingerprint.clone();
+    let inputs = [Input {
+        role: "secret".to_owned(),
+        value: InputValue::Certificate(content),
+    }];
+
+    let (engine, recorder) = recorded();
+    let bytes = built("fixture-asks").unwrap();
+    let (role, capabilities) = (Role::Decide(OBJECTS), Capabilities::default());
+    let guest = engine.load(&bytes, role, &capabilities).unwrap();
+    let described = guest.description().clone();
+    let described = Described::load(guest.digest(), described, &Map::new()).unwrap();
+    let primary = Primary::default();
+    let object = Object {
+        reference: primary.reference.clone(),
+        ..secret
+    };
+    let question = Question {
+        context: &context("{}"),
+        object: &object,
+        primary: &primary,
+        described: &described,
+        inputs: &inputs,
+    };
+    recorder.take();
+    guest
+        .decide(&unlimited(), &question)
+        .unwrap()
+        .result
+        .unwrap()
+        .unwrap();
+    let memories = recorder.take();
+    assert!(!memories.is_empty());
+    for memory in &memories {
+        assert_eq!(canaries.found_in(memory), Vec::<&str>::new());
+    }
+    let told = |memory: &Vec<u8>| {
+        let mut windows = memory.windows(fingerprint.len());
+        windows.any(|window| window == fingerprint.as_bytes())
+    };
+    assert!(memories.iter().any(told), "no memory was searched");
 }
 
 #[test]

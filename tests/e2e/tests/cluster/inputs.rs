@@ -23,7 +23,7 @@ const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const LEASES: usize = 300;
 
 /// Waits until the label of a ManagedCluster says in which form its inputs came.
-async fn wait_for_seen(stage: &Stage, name: &str, seen: &str) -> Result<()> {
+pub(crate) async fn wait_for_seen(stage: &Stage, name: &str, seen: &str) -> Result<()> {
     wait_for_label(stage, MANAGED, name, seen).await
 }
 

@@ -25,6 +25,7 @@ mod components;
 mod connect;
 mod contest;
 mod copying;
+mod crossing;
 mod dependents;
 mod editors;
 mod facts;

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use transom_core::time::format_rfc3339;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::asking::{
-    age, every, lease, maps, may_renew, need, observed, put_policy, put_policy_of_requests, request,
+    age, agent_may_list, every, lease, maps, may_renew, need, observed, put_policy,
+    put_policy_of_agent, put_policy_of_requests, request,
 };
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
@@ -195,6 +196,29 @@ fn a_set_follows_what_another_policy_writes() -> Result<()> {
     stage.wait_for_text(&set, "1 ManagedClusters selected")?;
     put_at(&stage, "two", "north")?;
     stage.wait_for_text(&set, "2 ManagedClusters selected")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_manifest_answers_whether_the_agent_itself_may_do_something() -> Result<()> {
+    let primary = json!({"api-version": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "cluster": "local", "namespace": null, "name": "NAME"});
+    let stage = stage(&[])?;
+    let access = need("access", &primary, &agent_may_list("nodes"));
+    put_policy_of_agent(&stage.policies, &[access], "nodes")?;
+    let agent = stage.watch()?;
+    let status = stage.own().join("status/asks/_cluster.one.yaml");
+    stage.wait_for_text(
+        &status,
+        "no manifest of kind SelfSubjectAccessReview answers",
+    )?;
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {"name": "list"},
+        "spec": {"resourceAttributes": {"verb": "list", "resource": "nodes"}}, "status": {"allowed": false},
+    });
+    put_object(&stage, "review.yaml", &review)?;
+    wait_for_seen(&stage, "denied")?;
     agent.stop()?;
     Ok(())
 }
