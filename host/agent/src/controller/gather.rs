@@ -8,7 +8,7 @@ mod read;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
-use transom_core::contract::decide::{Input, Requirement};
+use transom_core::contract::decide::{Form, Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
@@ -250,10 +250,7 @@ impl Reader<'_> {
         };
         let digest = inputs::digest(&view, &found, &inputs);
         self.touched.reconcile.inputs = Some(digest.to_string());
-        for one in &targets {
-            self.take_over(&primary, one).await?;
-        }
-        let others = self.of_others(&primary, &others).await?;
+        let (targets, others) = self.written(&primary, &found, targets, &others).await?;
         Ok(Subject {
             time_added: self.time_added(&primary).await,
             primary,
@@ -266,6 +263,25 @@ impl Reader<'_> {
             secrets,
             room_before,
         })
+    }
+
+    /// What may be written, as it is: targets, of which some are taken over, and objects that others made.
+    async fn written(
+        &mut self,
+        primary: &Object,
+        found: &[Found],
+        mut targets: Vec<Claimed>,
+        others: &[ObjectRef],
+    ) -> Result<(Vec<Claimed>, Vec<Other>), Failure> {
+        for one in &targets {
+            self.take_over(primary, one).await?;
+        }
+        let mut others = self.of_others(primary, others).await?;
+        let made = targets.iter_mut().map(|one| &mut one.existing);
+        for existing in made.chain(others.iter_mut().map(|one| &mut one.existing)) {
+            as_shown(found, existing);
+        }
+        Ok((targets, others))
     }
 
     /// What the guest gets of what was found.
@@ -299,5 +315,71 @@ impl Reader<'_> {
                 let data = self.controller.template_data(primary);
                 requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
             })
+    }
+}
+
+/// An object that may be written, at the version at which the guest was shown it: where it changed since, the answer rests on
+/// what it said before, so a write of it is a conflict, and the guest is asked again.
+fn as_shown(found: &[Found], existing: &mut Option<Arc<Object>>) {
+    let Some(there) = existing else { return };
+    let shown = found.iter().filter(|found| found.need.form == Form::Object);
+    let mut shown = shown.filter_map(|found| found.object.as_ref());
+    let shown = shown.find(|shown| shown.reference == there.reference);
+    if let Some(shown) = shown.filter(|shown| shown.version != there.version) {
+        Arc::make_mut(there).version.clone_from(&shown.version);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use transom_core::contract::decide::{Absence, Need, Wake};
+
+    fn object(version: &str) -> Arc<Object> {
+        Arc::new(Object {
+            reference: ObjectRef::local("v1", "Thing", None, "one"),
+            version: version.to_owned(),
+            body: json!({"metadata": {"resourceVersion": version}}),
+        })
+    }
+
+    fn shown(form: Form, object: Arc<Object>) -> [Found; 1] {
+        let need = Need {
+            role: "a".to_owned(),
+            reference: object.reference.clone(),
+            form,
+            absence: Absence::Fine,
+            wake: Wake::Change,
+        };
+        [Found {
+            need,
+            object: Some(object),
+            value: None,
+            observed: None,
+        }]
+    }
+
+    #[test]
+    fn what_changed_since_a_guest_was_shown_it_is_written_at_the_version_that_was_shown() {
+        let version = |found: &[Found]| {
+            let mut there = Some(object("2"));
+            as_shown(found, &mut there);
+            there.map(|there| there.version.clone())
+        };
+        assert_eq!(
+            version(&shown(Form::Object, object("1"))).as_deref(),
+            Some("1")
+        );
+        assert_eq!(
+            version(&shown(Form::Object, object("2"))).as_deref(),
+            Some("2")
+        );
+        // It was told of its presence only, which did not change.
+        assert_eq!(
+            version(&shown(Form::Presence, object("1"))).as_deref(),
+            Some("2")
+        );
+        assert_eq!(version(&[]).as_deref(), Some("2"));
     }
 }

@@ -316,7 +316,10 @@ fn is_ours(target: Option<&Target>) -> bool {
                 && !name.ends_with("-taken")
         }
         ("managedclusteraddons" | "manifestworks", "") => namespace.starts_with(CLUSTERS),
-        ("klusterlets", "") => name == STUCK || name.starts_with(OTHERS),
+        ("klusterlets", "") => {
+            let of = name.strip_prefix("klusterlet-").unwrap_or_default();
+            name == STUCK || name.starts_with(OTHERS) || of.starts_with(CLUSTERS)
+        }
         ("klusterletaddonconfigs", "") => name.starts_with(IMPORTS) && namespace == name,
         ("fleetpolicies", "status") => true,
         ("managedclustersets", "") => ["default", "global"].contains(&name.as_str()),
