@@ -17,7 +17,7 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
 use transom_core::stamp::Stamp;
-use transom_core::work::{Cause, Key};
+use transom_core::work::{Cause, Key, WorkItem};
 
 /// A reconcile that ran to its end.
 pub(super) struct Applied {
@@ -168,7 +168,7 @@ impl Controller {
         self.rehearsals.written(&steps);
         outcome.stopped = stopped;
         self.uncount(key, &counted, &outcome);
-        self.wrote(key, &steps, &outcome, &touched.sets);
+        self.wrote(&admitted.work, &steps, &outcome, &touched.sets);
         for (at, step) in steps.iter().enumerate() {
             let done = outcome.steps.get(at);
             if done.is_none_or(|done| done.result.is_err()) {
@@ -177,15 +177,21 @@ impl Controller {
             // The last step on an object says how it was left.
             let later = &steps[at + 1..];
             if !later.iter().any(|later| later.target() == step.target()) {
-                self.end_step(key, step, done, touched);
+                self.end_step(&admitted.work, step, done, touched);
             }
         }
         outcome
     }
 
     /// Records how the last step on an object ended, for this reconcile and for the next.
-    fn end_step(&self, key: &Key, step: &Step, done: Option<&StepOutcome>, touched: &mut Touched) {
-        let target = step.target();
+    fn end_step(
+        &self,
+        work: &WorkItem,
+        step: &Step,
+        done: Option<&StepOutcome>,
+        touched: &mut Touched,
+    ) {
+        let (key, target) = (&work.key, step.target());
         let left = done.and_then(|done| done.left.as_deref());
         // What a delete leaves waits for its finalizers: the next reconcile takes off those that are the policy's.
         let held = left.is_some() && step.kind() == WriteKind::Delete;
@@ -195,7 +201,8 @@ impl Controller {
             let now_seconds = self.clock.now_seconds();
             let news = touched.needed.get_mut(target).zip(left);
             let news = news.is_some_and(|(needed, (left, _))| {
-                needed.is_changed_by(left, &mut memory.sightings, now_seconds)
+                !writes_again(work, target)
+                    && needed.is_changed_by(left, &mut memory.sightings, now_seconds)
             });
             memory.end_of_write(key, target, left) || news || held
         };
@@ -212,14 +219,16 @@ impl Controller {
 
     /// Records what was just written, and enqueues every other reconcile that depends on it; and this one where it is news
     /// for a set that it saw.
-    fn wrote(&self, key: &Key, steps: &[Step], outcome: &Outcome, sets: &[SeenSet]) {
+    fn wrote(&self, work: &WorkItem, steps: &[Step], outcome: &Outcome, sets: &[SeenSet]) {
+        let key = &work.key;
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps);
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
             let left = done.left.as_deref();
             let mut concerned = self.memory.lock().wrote(key, step, left);
             let written = memory::written(step, left);
-            if sets.iter().any(|set| set.concerns(step.target(), written)) {
+            let is_news = |set: &SeenSet| set.concerns(step.target(), written);
+            if !writes_again(work, step.target()) && sets.iter().any(is_news) {
                 concerned.push(key.clone());
             }
             for other in concerned {
@@ -244,6 +253,12 @@ impl Controller {
             }
         }
     }
+}
+
+/// Whether a change of an object that it writes called for the reconcile: its own write then calls for no other one, or a
+/// guest that takes back its own change would go on for ever.
+fn writes_again(work: &WorkItem, target: &ObjectRef) -> bool {
+    matches!(&work.cause, Cause::Input(changed) if changed == target)
 }
 
 /// The primary as the last write to it left it, where that is known.
