@@ -5,6 +5,7 @@
 use crate::object::Object;
 use crate::plan::desired::holds;
 use crate::plan::effect;
+use crate::plan::kept::Forms;
 use crate::policy::values;
 use crate::projection::path::{self, Path};
 use crate::stamp::Stamp;
@@ -26,6 +27,8 @@ pub(crate) struct Wanted {
     fields: BTreeMap<String, Value>,
     /// The fields that are granted: no other one is removed, whatever the annotation lists.
     granted: Vec<Path>,
+    /// What the server made of these fields when they were written.
+    forms: Forms,
 }
 
 impl Wanted {
@@ -53,7 +56,20 @@ impl Wanted {
                 .map(|(path, value)| (path.to_string(), value))
                 .collect(),
             granted: granted.to_vec(),
+            forms: Forms::default(),
         }
+    }
+
+    /// The same, where the server keeps some of the fields in a form of its own.
+    pub(crate) fn kept_as(mut self, forms: &Forms) -> Self {
+        self.forms = forms.clone();
+        self
+    }
+
+    /// Whether a field of an object says what is wanted. What is right keeps the defaults that the API server added.
+    fn is_right(&self, path: &str, wanted: &Value, body: &Value) -> bool {
+        let there = path::at(body, path);
+        there.is_some_and(|there| holds(there, wanted)) || self.forms.has(path, wanted, there)
     }
 
     /// Whether an object has all of it already.
@@ -68,12 +84,9 @@ impl Wanted {
     }
 
     fn wrong_fields<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a String> {
-        let right = |path: &str, wanted: &Value| {
-            path::at(&object.body, path).is_some_and(|there| holds(there, wanted))
-        };
         let fields = self.fields.iter();
         fields
-            .filter(move |(path, wanted)| !right(path, wanted))
+            .filter(|(path, wanted)| !self.is_right(path, wanted, &object.body))
             .map(|(path, _)| path)
     }
 }
@@ -187,8 +200,7 @@ fn put_keys(wanted: &Wanted, existing: Option<&Object>, noted: &Keys, body: &mut
         effect::put(body, &path::keys(path), &Value::Null);
     }
     for (path, value) in &wanted.fields {
-        // What is right keeps the defaults that the API server added.
-        if !path::at(body, path).is_some_and(|there| holds(there, value)) {
+        if !wanted.is_right(path, value, body) {
             effect::put(body, &path::keys(path), value);
         }
     }

@@ -12,6 +12,8 @@ pub mod effect;
 mod fields;
 pub mod finalizer;
 pub mod fleet;
+pub mod form;
+pub mod kept;
 mod outcome;
 pub mod prune;
 pub mod remove;

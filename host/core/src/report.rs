@@ -290,6 +290,7 @@ fn until_ms(at_seconds: i64, now_seconds: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::kept::Kept;
     use crate::plan::{StepOutcome, WriteFailure};
     use crate::sample::{key, target};
 
@@ -326,6 +327,7 @@ mod tests {
                 message: "disk full".to_owned(),
             }),
             left: None,
+            kept: Kept::default(),
         };
         let outcome = Outcome {
             steps: results.iter().map(step).collect(),

@@ -226,12 +226,7 @@ impl Accounts {
 /// The outcome of a plan that is not carried out. Every step counts as done, so that the steps that would follow, such
 /// as pruning, are planned as well.
 pub(crate) fn as_if_done(steps: &[Step]) -> Outcome {
-    let done = |step: &Step| StepOutcome {
-        target: step.target().clone(),
-        kind: step.kind(),
-        result: Ok(()),
-        left: None,
-    };
+    let done = |step: &Step| StepOutcome::of(step.target().clone(), step.kind(), Ok(None));
     Outcome {
         steps: steps.iter().map(done).collect(),
         stopped: None,

@@ -225,7 +225,7 @@ impl Controller {
         let done = steps.iter().zip(&outcome.steps);
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
             let left = done.left.as_deref();
-            let mut concerned = self.memory.lock().wrote(key, step, left);
+            let mut concerned = self.memory.lock().wrote(key, step, done);
             let written = memory::written(step, left);
             let is_news = |set: &SeenSet| set.concerns(step.target(), written);
             if !writes_again(work, step.target()) && sets.iter().any(is_news) {

@@ -23,7 +23,7 @@ use transom_core::object::Object;
 use transom_core::ownership::{Contender, OwnershipIndex};
 use transom_core::plan::brake::Brake;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{Outcome, Step};
+use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
@@ -153,8 +153,8 @@ impl Memory {
         observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
     }
 
-    /// Records a successful step, which left the object as `left`; returns the other reconciles that depend on what it wrote.
-    pub(crate) fn wrote(&mut self, key: &Key, step: &Step, left: Option<&Object>) -> Vec<Key> {
+    /// Records a successful step, and how it left the object; returns the other reconciles that depend on what it wrote.
+    pub(crate) fn wrote(&mut self, key: &Key, step: &Step, done: &StepOutcome) -> Vec<Key> {
         let target = step.target();
         if let Some(written) = &mut self.written {
             let policies = written.entry(target.clone()).or_default();
@@ -164,16 +164,17 @@ impl Memory {
             Step::Create { desired } | Step::Update { desired, .. } => {
                 self.outputs.observe(desired);
             }
-            Step::Delete { reference, .. } => match left {
+            Step::Delete { reference, .. } => match done.left.as_deref() {
                 // It waits for its finalizers, some of which may be the policy's to take off.
                 Some(left) => self.outputs.observe(left),
                 None => self.outputs.gone(reference),
             },
             Step::Patch { .. } => {}
         }
-        self.contentions.wrote(key, step);
+        self.contentions.wrote(key, step, &done.kept);
         let dependent = self.dependencies.concerned(target).cloned();
-        let of_sets = self.sets.concerned(target, written(step, left));
+        let now = written(step, done.left.as_deref());
+        let of_sets = self.sets.concerned(target, now);
         let others: BTreeSet<Key> = dependent.chain(of_sets).collect();
         others.into_iter().filter(|other| other != key).collect()
     }
@@ -413,18 +414,21 @@ mod tests {
         let mut memory = Memory::default();
         memory.sets.set(&counts, vec![seen]);
         let made = |of: &str| Step::Create { desired: map(of) };
-        assert_eq!(memory.wrote(&writes, &made("y"), None), []);
-        assert_eq!(memory.wrote(&writes, &made("x"), None), [counts.clone()]);
+        let mut wrote = |step: &Step, left: Option<Object>| {
+            let done = StepOutcome::of(step.target().clone(), step.kind(), Ok(left));
+            memory.wrote(&writes, step, &done)
+        };
+        assert_eq!(wrote(&made("y"), None), []);
+        assert_eq!(wrote(&made("x"), None), [counts.clone()]);
         let patch = Step::Patch {
             reference: map("y").reference,
             version: "1".to_owned(),
             fields: Vec::new(),
         };
-        let wrote = memory.wrote(&writes, &patch, Some(&map("x")));
-        assert_eq!(wrote, [counts.clone()]);
-        assert_eq!(memory.wrote(&writes, &patch, Some(&map("y"))), []);
+        assert_eq!(wrote(&patch, Some(map("x"))), [counts.clone()]);
+        assert_eq!(wrote(&patch, Some(map("y"))), []);
         // What it left is not known.
-        assert_eq!(memory.wrote(&writes, &patch, None), [counts]);
+        assert_eq!(wrote(&patch, None), [counts]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
+use transom_core::plan::kept::Kept;
 use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
@@ -32,18 +33,27 @@ impl Kubernetes {
             if !outcome.permits(&step) {
                 break;
             }
-            let result = self.perform(&plan.policy, &step).await;
+            let mut kept = Kept::default();
+            let result = self.perform(&plan.policy, &step, &mut kept).await;
             let (target, kind) = (step.target().clone(), step.kind());
-            outcome.steps.push(StepOutcome::of(target, kind, result));
+            let done = StepOutcome::of(target, kind, result);
+            outcome.steps.push(done.keeping(kept));
         }
         outcome
     }
 
-    async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
+    /// Performs one step; `kept` becomes what the server made of the values.
+    async fn perform(
+        &self,
+        policy: &str,
+        step: &Step,
+        kept: &mut Kept,
+    ) -> Result<Option<Object>, WriteFailure> {
         let target = step.target();
         let asking = self.shared.asking(target);
         match self.writer.perform(policy, step).await {
             Ok(Some(object)) => {
+                *kept = Kept::of(step, &object);
                 // After a delete the object waits for its finalizers; listeners are told.
                 let deleted = step.kind() == WriteKind::Delete;
                 match deleted {

@@ -45,6 +45,7 @@ mod tests {
     use crate::object::Object;
     use crate::pattern::TemplateData;
     use crate::plan::conditions::Conditions;
+    use crate::plan::kept::Kept;
     use crate::plan::{Step, TimeAdded, plan};
     use crate::projection::path::Path;
     use crate::reference::ObjectRef;
@@ -138,7 +139,7 @@ mod tests {
                         None => self.cluster.body["status"]["conditions"] = value.clone(),
                     }
                 }
-                self.contentions.wrote(&key, step);
+                self.contentions.wrote(&key, step, &Kept::default());
             }
             true
         }

@@ -2,6 +2,7 @@
 //! writes of a policy to an object that another writer keeps changing.
 
 use super::Step;
+use super::kept::{Forms, Kept};
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::managed_keys;
@@ -59,6 +60,14 @@ impl Said {
         Self(unlike.cloned().collect())
     }
 
+    /// Sets what is said of a place, if anything is.
+    fn put(&mut self, place: &str, said: Digest) {
+        let mut places = self.0.iter_mut();
+        if let Some((_, there)) = places.find(|(known, _)| **known == *place) {
+            *there = said;
+        }
+    }
+
     /// With what was said later. Of very many places only the later ones are remembered.
     fn then(self, later: Self) -> Self {
         let earlier = self.0.into_iter();
@@ -80,6 +89,8 @@ pub struct Contention {
     planned: Option<Said>,
     seen: Said,
     changed_at: Vec<i64>,
+    /// What the server made of the values that were written.
+    forms: Forms,
 }
 
 impl Contention {
@@ -128,6 +139,27 @@ impl Contention {
         }
     }
 
+    /// The same, with what the server made of it: that is how the object was left.
+    fn written_as(&mut self, kept: &Kept) {
+        self.written();
+        self.forms.then(kept);
+        if kept.whole.is_none() {
+            // Lists that are compared by their elements have places of other names.
+            self.forms.retain(|path| self.left.of(path).is_some());
+        }
+        if let Some(whole) = kept.whole {
+            self.left.put("", whole);
+        }
+        for (place, there) in kept.places() {
+            self.left.put(place, there);
+        }
+    }
+
+    /// What the server made of the values that were written.
+    pub(super) fn forms(&self) -> &Forms {
+        &self.forms
+    }
+
     /// Takes in which places are as the policy wants them now, whoever wrote that.
     fn agree(&mut self, before: &Said, after: &Said) {
         for (place, left) in &mut self.left.0 {
@@ -166,7 +198,7 @@ const SWEPT_FROM: usize = 1_024;
 
 /// Whether more than a write that is in place is known of an object.
 fn counts(one: &Contention) -> bool {
-    !one.changed_at.is_empty() || one.planned.is_some()
+    !one.changed_at.is_empty() || one.planned.is_some() || !one.forms.is_empty()
 }
 
 impl Contentions {
@@ -209,8 +241,14 @@ impl Contentions {
         of_key.map(|((_, object), contention)| (object, contention))
     }
 
-    /// Records a successful step for a primary under a policy.
-    pub fn wrote(&mut self, key: &Key, step: &Step) {
+    /// What the server made of fields that were written for a primary.
+    pub(super) fn forms(&self, key: &Key, object: &ObjectRef) -> Forms {
+        let contention = self.fields.get(&(key.clone(), object.clone()));
+        contention.map(|one| one.forms.clone()).unwrap_or_default()
+    }
+
+    /// Records a successful step for a primary under a policy, and what the server made of it.
+    pub fn wrote(&mut self, key: &Key, step: &Step, kept: &Kept) {
         let written = || (Arc::clone(&key.policy), step.target().clone());
         let contention = match step {
             // It says nothing about the fields that are contended.
@@ -229,7 +267,10 @@ impl Contentions {
             Step::Create { .. } | Step::Update { .. } => self.whole.get_mut(&written()),
         };
         if let Some(contention) = contention {
-            contention.written();
+            if matches!(step, Step::Create { .. } | Step::Delete { .. }) {
+                contention.forms = Forms::default();
+            }
+            contention.written_as(kept);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::contention::{Contentions, Said};
 use super::desired::{Elements, Field, Fields};
+use super::kept::Forms;
 use super::{Planned, Step, TimeAdded, Wanting};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
@@ -32,6 +33,7 @@ pub(super) fn plan(
         return Ok(Planned::Absent);
     };
     let leaves = object.deleting() && rule.target != Target::Primary;
+    let forms = contentions.forms(wanting.key, &object.reference);
     let (mut changed, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (path, field) in &desired.fields {
         if !rule.fields.iter().any(|field| field.grants(path)) {
@@ -44,7 +46,7 @@ pub(super) fn plan(
         if leaves && !path.is_of_status() {
             continue;
         }
-        let change = change(object, (path, field), wanting)?;
+        let change = change(object, (path, field), (wanting, &forms))?;
         before.extend(change.before);
         after.extend(change.after);
         let value = change.value;
@@ -78,7 +80,7 @@ struct Change {
 fn change(
     object: &Object,
     (path, field): (&Path, &Field),
-    wanting: &Wanting<'_>,
+    (wanting, forms): (&Wanting<'_>, &Forms),
 ) -> Result<Change, Failure> {
     let invalid = |invalid: InvalidField| Failure::invalid_object(object, &invalid);
     let place = place(object, path).map_err(invalid)?;
@@ -86,10 +88,13 @@ fn change(
     Ok(match field {
         Field::Value(value) => {
             let there = place.value().cloned().unwrap_or_default();
+            // The form in which the server keeps the value is right.
+            let kept = there == *value || forms.has(&path.to_string(), value, Some(&there));
+            let after = if kept { &there } else { value };
             Change {
                 before: vec![(at(), Digest::of(&there))],
-                after: vec![(at(), Digest::of(value))],
-                value: (there != *value).then(|| value.clone()),
+                after: vec![(at(), Digest::of(after))],
+                value: (!kept).then(|| value.clone()),
             }
         }
         Field::Elements(elements) => {

@@ -1,6 +1,7 @@
 //! The result of a plan, step by step.
 
 use super::Step;
+use super::kept::Kept;
 use crate::contract::decide::FailedWrite;
 use crate::failure::{Class, Failure};
 use crate::object::Object;
@@ -27,6 +28,8 @@ pub struct StepOutcome {
     pub result: Result<(), WriteFailure>,
     /// The object as the write left it, when a read still returns it: no later change is known.
     pub left: Option<Box<Object>>,
+    /// What the cluster made of the values that were written.
+    pub kept: Kept,
 }
 
 impl StepOutcome {
@@ -45,7 +48,15 @@ impl StepOutcome {
             kind,
             result,
             left,
+            kept: Kept::default(),
         }
+    }
+
+    /// The same with what the cluster made of the values that were written.
+    #[must_use]
+    pub fn keeping(mut self, kept: Kept) -> Self {
+        self.kept = kept;
+        self
     }
 
     /// The result of a step that changed nothing.
@@ -165,6 +176,7 @@ mod tests {
             kind: WriteKind::Create,
             result,
             left: None,
+            kept: Kept::default(),
         };
         Outcome {
             steps: vec![step],

@@ -32,11 +32,12 @@ pub(super) fn plan(
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
     let existing = claimed.existing.as_deref();
+    let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
+    let wanted = wanted.kept_as(contention.forms());
     if rule.creates_only() && existing.is_some() {
         // Made once; whoever made it, it belongs to others.
         return Ok(None);
     }
-    let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
     if rule.is_shared() && is_kept_by_another(wanting, claimed, whole, (&wanted, rule)) {
         return Ok(None);
     }

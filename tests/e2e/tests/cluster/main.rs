@@ -50,6 +50,7 @@ mod makes;
 mod managed_keys;
 mod metrics;
 mod network;
+mod normal;
 mod objects;
 mod operated;
 mod others;

@@ -299,6 +299,7 @@ fn is_ours(target: Option<&Target>) -> bool {
         ("configmaps", "") if namespace == HOME => name == LIMITS,
         ("configmaps", "") if namespace.starts_with(MADE) => name == "facts",
         ("configmaps", "") if namespace == "default" => name == "disposable",
+        ("resourcequotas" | "limitranges", "") => namespace == "default",
         ("namespaces", "") if name.starts_with(CLUSTERS) => true,
         ("namespaces", "") => name.starts_with(MADE) && !name.ends_with("-two"),
         ("clusterroles" | "clusterrolebindings" | "rolebindings", "")

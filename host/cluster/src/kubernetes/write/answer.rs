@@ -12,7 +12,7 @@ use transom_api::{KnownReason, labels};
 use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::conditions::said;
-use transom_core::plan::desired::holds;
+use transom_core::plan::form::is_kept;
 use transom_core::plan::{Step, WriteFailure};
 use transom_core::policy::values;
 use transom_core::projection::path::{self, at};
@@ -68,7 +68,7 @@ fn got(step: &Step, answer: &Value) -> View {
         Step::Create { desired } | Step::Update { desired, .. } => of_object(step, desired, answer),
         Step::Patch { fields, .. } => fields
             .iter()
-            .filter_map(|(path, _)| field(path, at(answer, path)))
+            .filter_map(|(path, wanted)| field(path, kept(at(answer, path), wanted)))
             .collect(),
         Step::Delete { .. } => View::new(),
     }
@@ -89,9 +89,9 @@ fn of_object(step: &Step, desired: &Object, body: &Value) -> View {
         );
     }
     for path in content(step, desired) {
-        // The defaults that the server adds are no difference.
+        // The defaults that the server adds, and the form in which it keeps a value, are no difference.
         let value = match (at(&desired.body, &path), at(body, &path)) {
-            (Some(wanted), Some(there)) if holds(there, wanted) => Some(wanted),
+            (Some(wanted), there) if is_kept(there, wanted) => Some(wanted),
             (_, there) => there,
         };
         let value = value.cloned();
@@ -144,6 +144,14 @@ fn owned(step: &Step, field: &str, wanted: &Map<String, Value>) -> BTreeSet<Stri
             stamp.chain(changed).collect()
         }
         _ => wanted.keys().cloned().collect(),
+    }
+}
+
+/// The value of a field in an answer: what was sent, if it is kept in another form.
+fn kept<'a>(there: Option<&'a Value>, wanted: &'a Value) -> Option<&'a Value> {
+    match is_kept(there, wanted) {
+        true => Some(wanted),
+        false => there,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a guest removes by name, and what else holds it up or not.
 
 use super::*;
+use crate::plan::kept::Kept;
 
 fn gone(there: &Object) -> Desired<'static> {
     Desired::Gone(there.reference.clone())
@@ -70,7 +71,7 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
         let targets = [claimed(&there, alone)];
         let planned = all(&policy, &targets, &[gone(&there)], &mut contentions).unwrap();
         for step in &planned.plan.steps {
-            contentions.wrote(&key, step);
+            contentions.wrote(&key, step, &Kept::default());
         }
         assert_eq!(planned.refused, None);
         (planned.plan.steps.len(), planned.waits)
@@ -91,7 +92,7 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
         uid: String::new(),
         why: String::new(),
     };
-    pruned.wrote(&key, &delete);
+    pruned.wrote(&key, &delete, &Kept::default());
     assert_eq!(
         *pruned.of(&policy.name, &there.reference),
         Default::default()
