@@ -17,6 +17,9 @@ const CONFLICTS: u32 = 2;
 /// How often the back-off doubles for a namespace that is not there: up to half a minute, as no event tells when it
 /// appears.
 const NAMESPACES: u32 = 5;
+/// How soon an object that belongs to others is looked at again, in seconds: where only its name is watched, or nothing of
+/// it, no event tells when it goes or is given up.
+const FOREIGN_SECONDS: u32 = 270;
 
 /// How a reconcile ended; the host acts by this. A guest cannot set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +171,9 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
     let asked = [end.ask_again_at, asked].into_iter().flatten().min();
     let asked_ms = asked.map(|at| until_ms(at, schedule.now_seconds));
     let told_ms = reconcile.told_otherwise.then_some(SHORTEST_MS);
+    let is_foreign = end.reason == KnownReason::TargetNotOwned.into();
+    let foreign_ms = is_foreign.then(|| backoff::resync_ms(FOREIGN_SECONDS, schedule.seed));
+    let waits = [retry_ms, asked_ms, told_ms, foreign_ms.flatten()];
     Report {
         policy: reconcile.key.policy.to_string(),
         primary: (*reconcile.key.primary).clone(),
@@ -181,7 +187,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         failing: reconcile.failing,
         observed_generation: reconcile.observed_generation,
         at_seconds: schedule.now_seconds,
-        again_after_ms: [retry_ms, asked_ms, told_ms].into_iter().flatten().min(),
+        again_after_ms: waits.into_iter().flatten().min(),
         resync_after_ms,
         failures,
     }
@@ -401,6 +407,23 @@ mod tests {
                 (NOW, Some(3))
             );
         }
+    }
+
+    #[test]
+    fn an_object_of_others_is_looked_at_again_within_five_minutes() {
+        let mut kept = success(&[]);
+        kept.kept = Some(Failure::known(KnownReason::TargetNotOwned, "m"));
+        for result in [failure(KnownReason::TargetNotOwned), Ok(kept.clone())] {
+            let again = report(result, 3);
+            assert!(
+                again.again_after_ms.is_some_and(|ms| ms <= 300_000),
+                "{again:?}"
+            );
+            assert_eq!((again.state, again.failures), (State::Failed, 0));
+        }
+        // An earlier time that the guest asks for stays.
+        kept.ask_again_at = Some(NOW + 10);
+        assert_eq!(report(Ok(kept), 0).again_after_ms, Some(10_000));
     }
 
     #[test]
