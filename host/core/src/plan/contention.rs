@@ -89,6 +89,8 @@ pub struct Contention {
     planned: Option<Said>,
     seen: Said,
     changed_at: Vec<i64>,
+    /// When a write was planned last, in seconds since 1970.
+    at: i64,
     /// What the server made of the values that were written.
     forms: Forms,
 }
@@ -107,6 +109,7 @@ impl Contention {
         now_seconds: i64,
     ) -> Result<(), Failure> {
         self.observe(&before.into(), now_seconds);
+        self.at = now_seconds;
         self.planned = Some(after.into());
         let Some(until) = self.until() else {
             return Ok(());
@@ -193,19 +196,27 @@ pub struct Contentions {
     sweep_fields_at: usize,
 }
 
-/// Objects without a recent change are dropped when there are more than this, and then whenever their number has doubled.
+/// Objects of which nothing recent is known are dropped when there are more than this, and then whenever their number has doubled.
 const SWEPT_FROM: usize = 1_024;
 
-/// Whether more than a write that is in place is known of an object.
-fn counts(one: &Contention) -> bool {
-    !one.changed_at.is_empty() || one.planned.is_some() || !one.forms.is_empty()
+/// Whether more is known of an object than a write that is in place: in which form it is kept; or, within the window before
+/// the last write of any object, that others changed it, or a write that did not succeed.
+fn counts(one: &Contention, last: i64) -> bool {
+    let recent = last.saturating_sub(one.at) < WINDOW_SECONDS;
+    !one.forms.is_empty() || recent && (!one.changed_at.is_empty() || one.planned.is_some())
+}
+
+/// When a write of any of these was planned last.
+fn last<'a>(all: impl Iterator<Item = &'a Contention>) -> i64 {
+    all.map(|one| one.at).max().unwrap_or_default()
 }
 
 impl Contentions {
     /// The contention of an object that a policy makes.
     pub fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
         if self.whole.len() >= self.sweep_whole_at.max(SWEPT_FROM) {
-            self.whole.retain(|_, one| counts(one));
+            let last = last(self.whole.values());
+            self.whole.retain(|_, one| counts(one, last));
             self.sweep_whole_at = self.whole.len().saturating_mul(2);
         }
         self.whole
@@ -216,7 +227,8 @@ impl Contentions {
     /// The contention of an object of which fields are written for a primary under a policy.
     pub fn of_fields(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
         if self.fields.len() >= self.sweep_fields_at.max(SWEPT_FROM) {
-            self.fields.retain(|_, one| counts(one));
+            let last = last(self.fields.values());
+            self.fields.retain(|_, one| counts(one, last));
             self.sweep_fields_at = self.fields.len().saturating_mul(2);
         }
         let written = (key.clone(), object.clone());
@@ -433,6 +445,38 @@ mod tests {
             contention.written();
         }
         assert!(contentions.fields.len() <= SWEPT_FROM);
+    }
+
+    #[test]
+    fn forgets_writes_that_never_succeed_when_there_are_many_and_they_are_quiet() {
+        let mut contentions = Contentions::default();
+        let policy = "external".into();
+        for at in 0..10_000_u32 {
+            // Of each object one write is tried, and fails.
+            let (object, now) = (target(&at.to_string()), i64::from(at));
+            let (before, after) = (said(&[]), said(&[("a", "b")]));
+            let fields = contentions.of_fields(&key("one"), &object);
+            assert!(fields.permit(&object, before, after, now).is_ok());
+            let whole = contentions.of(&policy, &object);
+            let (before, after) = (fingerprint(None), fingerprint(Some("ours")));
+            assert!(whole.permit(&object, before, after, now).is_ok());
+        }
+        let most = SWEPT_FROM + 2 * usize::try_from(WINDOW_SECONDS).unwrap();
+        assert!(contentions.fields.len() <= most && contentions.whole.len() <= most);
+    }
+
+    #[test]
+    fn what_is_contended_stays_so_although_many_others_are_written() {
+        let mut contentions = Contentions::default();
+        let (policy, contended) = ("external".into(), target("contended"));
+        for at in 0..4 {
+            planned(contentions.of(&policy, &contended), Some("x"), at);
+            planned(contentions.of(&policy, &contended), Some("y"), at);
+        }
+        for at in 0..10_000 {
+            planned(contentions.of(&policy, &target(&at.to_string())), None, 500);
+        }
+        assert!(planned(contentions.of(&policy, &contended), Some("x"), 590).is_some());
     }
 
     #[test]
