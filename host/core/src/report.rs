@@ -281,6 +281,10 @@ fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
                 .checked_sub(1)
                 .map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)),
         ),
+        // Of a namespace that goes, and of an object that no watch covers, no event tells when it is gone.
+        End::Ended(Class::Waiting) if end.reason == KnownReason::InputTerminating.into() => {
+            Some(backoff::delay_ms(failures, seed))
+        }
         End::InSync | End::Gone | End::Ended(_) => None,
     };
     (delay.map_or(0, |_| failures.saturating_add(1)), delay)
@@ -424,6 +428,21 @@ mod tests {
         // An earlier time that the guest asks for stays.
         kept.ask_again_at = Some(NOW + 10);
         assert_eq!(report(Ok(kept), 0).again_after_ms, Some(10_000));
+    }
+
+    #[test]
+    fn what_is_being_deleted_is_looked_at_again_with_back_off() {
+        use KnownReason::InputTerminating;
+        let write = || Ok(success(&[Err(InputTerminating)]));
+        for (result, failures) in [(write(), 0), (write(), 6), (failure(InputTerminating), 50)] {
+            let report = report(result, failures);
+            let again = Some(backoff::delay_ms(failures, 7));
+            assert_eq!(
+                (report.state, report.again_after_ms),
+                (State::Waiting, again)
+            );
+            assert_eq!(report.failures, failures + 1);
+        }
     }
 
     #[test]
