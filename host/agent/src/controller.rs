@@ -4,6 +4,7 @@ pub(crate) mod account;
 mod admit;
 mod apply;
 pub(crate) mod connections;
+mod deselected;
 mod documents;
 mod fallback;
 mod finish;

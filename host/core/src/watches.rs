@@ -6,7 +6,7 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 
-pub use plan::of;
+pub use plan::{of, places_of_primaries};
 
 use crate::digest::Digest;
 use crate::object::Object;

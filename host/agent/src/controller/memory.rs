@@ -55,6 +55,8 @@ pub(crate) struct Memory {
     pub(crate) sets: Sets,
     /// Which objects bear the agent's stamp.
     pub(crate) outputs: Outputs,
+    /// Objects that their policy does not select and that bear its finalizer, as they were found at a start.
+    pub(crate) deselected: BTreeSet<Key>,
     /// Each primary as its policy saw it last.
     pub(crate) last_seen: HashMap<Key, LastSeen>,
     /// How often other writers overwrote what a policy wrote.
@@ -274,6 +276,7 @@ impl Memory {
         self.last_seen.retain(|key, _| *key.policy != *policy);
         self.failed_writes.retain(|key, _| *key.policy != *policy);
         self.contentions.remove_policy(policy);
+        self.deselected.retain(|key| *key.policy != *policy);
         let dependencies = &self.dependencies;
         self.sightings
             .keep(|object| dependencies.concerned(object).next().is_some());
@@ -287,6 +290,7 @@ impl Memory {
         self.sets.remove(key);
         self.ends.remove(key);
         self.failed_writes.remove(key);
+        self.deselected.remove(key);
     }
 
     /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that

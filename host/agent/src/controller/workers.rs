@@ -42,6 +42,10 @@ impl Controller {
             FEWEST_AT_ONCE
         };
         let places = (*CORES).max(fewest);
+        if self.trial.is_none() && !self.ends && !self.accounts.are_only_asked() {
+            let deselected = Arc::clone(self).follow_deselected(Arc::clone(&queue));
+            drop(tokio::spawn(deselected));
+        }
         let policy = Arc::clone(&queue.policy);
         self.pool
             .spawn(&policy, keep_going(Arc::clone(self), queue, places));

@@ -193,11 +193,16 @@ impl Workqueue {
         self.queue().forget(primary, cause);
     }
 
+    /// Whether it gives nothing out any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// The next primary to reconcile. Waits for one, and until this replica leads; `None` when the workqueue is closed.
     pub(crate) async fn next(&self, turn: &mut Turn) -> Option<Request> {
         loop {
             let changed = self.changed.notified();
-            if self.closed.load(Ordering::Acquire) {
+            if self.is_closed() {
                 return None;
             }
             if !turn.works() {
@@ -221,7 +226,7 @@ impl Workqueue {
 
     /// The next primary that may be reconciled now, if there is one and this replica leads.
     pub(crate) fn ready(&self, turn: &Turn) -> Option<Request> {
-        if self.closed.load(Ordering::Acquire) || !turn.works() {
+        if self.is_closed() || !turn.works() {
             return None;
         }
         self.take(turn)

@@ -27,6 +27,28 @@ pub fn release(policy: &Policy, primary: &Object) -> Option<Step> {
     take(primary, &BTreeSet::from([name]))
 }
 
+/// Whether an object that is no primary bears the finalizer that the policy put on it. What others put there stays:
+/// another controller may use the same finalizer for objects that the policy does not select.
+pub fn is_left_on(policy: &Policy, object: &Object) -> bool {
+    let Some(name) = &policy.finalizer else {
+        return false;
+    };
+    is_on(object, name) && !policy.is_about(object) && puts(&policy.name, object, name)
+}
+
+/// Whether the API server names a policy as one that put a finalizer on an object.
+fn puts(policy: &str, object: &Object, name: &str) -> bool {
+    let manager = format!("transom-{policy}");
+    let entries = object.body.pointer("/metadata/managedFields");
+    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
+    let item = format!("v:{}", Value::from(name));
+    entries.any(|entry| {
+        let fields = entry.pointer("/fieldsV1/f:metadata/f:finalizers");
+        entry.get("manager").and_then(Value::as_str) == Some(manager.as_str())
+            && fields.is_some_and(|fields| fields.get(&item).is_some())
+    })
+}
+
 /// The step that takes finalizers off an object; none if none of them is on it.
 pub(super) fn take(object: &Object, finalizers: &BTreeSet<String>) -> Option<Step> {
     let mut names = names(object);
@@ -86,5 +108,48 @@ fn patch(object: &Object, names: &[&str]) -> Step {
         reference: object.reference.clone(),
         version: object.version.clone(),
         fields: vec![(FIELD.to_owned(), value)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ObjectRef;
+    use crate::sample::{object, objects_manifest, policy, with};
+
+    #[test]
+    fn only_a_finalizer_that_the_policy_put_there_is_left_on_what_it_does_not_select() {
+        let name = "example.com/leaving";
+        let labels = json!({"matchLabels": {"a": "b"}});
+        let policy = policy(&with(
+            objects_manifest(),
+            &[
+                ("/spec/grant/finalizer", json!(name)),
+                ("/spec/primary/labels", labels),
+            ],
+        ));
+        let of = &policy.primary;
+        let reference = ObjectRef::local(&of.api_version, &of.kind, None, "c");
+        let left = |manager: &str, item: &str, labels: Value, there: Value| {
+            let fields = json!({"f:metadata": {"f:finalizers": {".": {}, item: {}}}});
+            let managed = json!([{"manager": "kubectl"}, {"manager": manager, "fieldsV1": fields}]);
+            let metadata = json!({"labels": labels, "finalizers": there, "managedFields": managed});
+            is_left_on(
+                &policy,
+                &object(reference.clone(), json!({"metadata": metadata})),
+            )
+        };
+        let (ours, item) = ("transom-sets", r#"v:"example.com/leaving""#);
+        assert!(left(ours, item, json!({}), json!(["other", name])));
+        assert!(!left("other", item, json!({}), json!([name])));
+        assert!(!left(ours, r#"v:"other""#, json!({}), json!([name])));
+        assert!(
+            !left(ours, item, json!({"a": "b"}), json!([name])),
+            "it is a primary"
+        );
+        assert!(
+            !left(ours, item, json!({}), json!(["other"])),
+            "it is not on it"
+        );
     }
 }

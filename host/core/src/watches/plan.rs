@@ -166,6 +166,19 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
     all
 }
 
+/// Where the primaries of a policy may lie, whatever their labels: its kind, in all namespaces or in these.
+pub fn places_of_primaries(policy: &Policy) -> Vec<ObjectRef> {
+    let rule = &policy.primary;
+    let place = |(scope, _): (Scope, Keep)| ObjectRef {
+        cluster: rule.cluster.clone(),
+        api_version: scope.api_version,
+        kind: scope.kind,
+        namespace: scope.namespace,
+        name: String::new(),
+    };
+    primary(policy, None).into_iter().map(place).collect()
+}
+
 /// The fields of a primary that the guests read, and those that the policy writes.
 fn declared(revision: &Revision) -> Paths {
     let rule = &revision.policy.primary;

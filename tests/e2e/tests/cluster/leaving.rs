@@ -153,6 +153,42 @@ fn a_primary_that_is_selected_no_more_is_released() -> Result<()> {
     })
 }
 
+#[test]
+fn a_primary_that_left_the_selection_while_no_agent_ran_is_released() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-left");
+        let file = put_policy(&folder, "Keep", &json!({"example.com/kept": "true"}))?;
+        let words = policies_at(&file)?;
+        stage.grant_exactly(&words).await?;
+        let label = async |name: &str, value: Value| {
+            let body = json!({"metadata": {"labels": {"example.com/kept": value}}});
+            stage.patch(MANAGED, None, name, body).await
+        };
+        for name in ["left", "theirs"] {
+            stage.managed(name).await?;
+        }
+        label("left", json!("true")).await?;
+        let (left, theirs) = ((None, "left"), (None, "theirs"));
+        hold(stage, MANAGED, left, &json!([HOLD])).await?;
+        // Another controller uses the same finalizer for what the policy does not select.
+        hold(stage, MANAGED, theirs, &json!(["example.com/leaving"])).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let kept = |there: &Value| finalizers(there) == [HOLD, "example.com/leaving"];
+        stage.objects().wait_for(MANAGED, left, kept).await?;
+        agent.stop()?;
+        label("left", Value::Null).await?;
+        let agent = stage.start_agent(&words)?;
+        let released = |there: &Value| finalizers(there) == [HOLD];
+        stage.objects().wait_for(MANAGED, left, released).await?;
+        let stays = |there: &Value| finalizers(there) == ["example.com/leaving"];
+        stage.objects().wait_for(MANAGED, theirs, stays).await?;
+        agent.stop()?;
+        hold(stage, MANAGED, theirs, &Value::Null).await?;
+        stage.nothing_denied(mark).await
+    })
+}
+
 /// A cluster, what the guest of its policy removes, the grant, and the state that this leads to.
 fn beyond_the_grant() -> Vec<(&'static str, Value, Value, &'static str)> {
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": name});

@@ -137,7 +137,11 @@ impl Reader<'_> {
     async fn left(&self, made: bool) -> Result<Option<Object>, Failure> {
         let (policy, controller) = (&self.loaded.revision.policy, self.controller);
         let selects = policy.finalizer.is_some() && !policy.primary.labels.is_empty();
-        let may_bear = made || selects && controller.memory.lock().knows(self.key);
+        let may_bear = made
+            || selects && {
+                let memory = controller.memory.lock();
+                memory.knows(self.key) || memory.deselected.contains(self.key)
+            };
         if !may_bear {
             return Ok(None);
         }
