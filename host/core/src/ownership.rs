@@ -2,6 +2,8 @@
 //! primary that is held keeps its claims, so that no other primary wins a target meanwhile (ADR 0016).
 
 mod contender;
+mod copied;
+mod removed;
 mod waiting;
 
 use crate::policy::{Policy, WriteRule};
@@ -11,7 +13,6 @@ use crate::watches;
 use crate::work::Key;
 pub use contender::Contender;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// What a contender may do with its target.
@@ -89,6 +90,8 @@ struct Claims {
 pub struct OwnershipIndex {
     by_target: HashMap<ObjectRef, Claims>,
     targets_of: BTreeMap<Key, BTreeSet<ObjectRef>>,
+    /// The targets that the last answer for each key only removes.
+    removed_by: BTreeMap<Key, BTreeSet<ObjectRef>>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Those whose guest did not say what they want, although they are located.
     unknown: BTreeMap<Arc<str>, BTreeSet<Key>>,
@@ -298,37 +301,9 @@ impl OwnershipIndex {
         self.targets_of.get(key)
     }
 
-    /// Copies what some keys want and who keeps it, in order from a place on; returns the last of these keys, `None` when
-    /// there are no more. For a copy of everything in pieces: what changes meanwhile may be missed, as after it.
-    pub fn copy(&self, to: &mut Self, from: Bound<Key>, most: usize) -> Option<Key> {
-        let mut last = None;
-        for (key, targets) in self.targets_of.range((from, Bound::Unbounded)).take(most) {
-            for target in targets {
-                let Some(claims) = self.by_target.get(target) else {
-                    continue;
-                };
-                let copy = to.by_target.entry(target.clone()).or_default();
-                copy.owner.clone_from(&claims.owner);
-                let contender = claims.contenders.get(key);
-                let contender = contender.map(|one| (key.clone(), one.clone()));
-                copy.contenders.extend(contender);
-            }
-            to.targets_of.insert(key.clone(), targets.clone());
-            last = Some(key);
-        }
-        last.cloned()
-    }
-
-    /// Copies the rest: who is still to be located, who waits for that, and where targets may lie.
-    pub fn copy_rest(&self, to: &mut Self) {
-        to.unlocated.clone_from(&self.unlocated);
-        to.unknown.clone_from(&self.unknown);
-        to.deferred.clone_from(&self.deferred);
-        to.reach.clone_from(&self.reach);
-    }
-
     /// Removes all claims of a key; returns whom that concerns.
     fn release(&mut self, key: &Key) -> BTreeSet<Key> {
+        self.removed_by.remove(key);
         let targets = self.targets_of.remove(key).unwrap_or_default();
         let others = targets.iter().flat_map(|target| self.leave(target, key));
         others.collect()
@@ -357,6 +332,7 @@ impl OwnershipIndex {
 mod tests {
     use super::*;
     use crate::sample::{hosted, key, kubeconfig_manifest, policy, stamp, target};
+    use std::ops::Bound;
 
     fn contender(name: &str, created: Option<i64>) -> Contender {
         Contender {
@@ -434,6 +410,40 @@ mod tests {
         }
         assert_eq!(owners.len(), 1, "{owners:?}");
         owners.pop_first().unwrap()
+    }
+
+    #[test]
+    fn a_removal_claims_nothing_beyond_its_reconcile() {
+        let mut ownership = OwnershipIndex::default();
+        // The older one removes what the other one wants to make.
+        let (removes, makes) = (contender("removes", Some(1)), contender("makes", Some(2)));
+        let both = || [target("demo"), target("own")];
+        ownership.set(makes.clone(), [target("demo")]);
+        ownership.set(removes.clone(), both());
+        let decide = |ownership: &mut OwnershipIndex, of: &Contender| {
+            ownership.decide(&of.key, &target("demo"), None, true)
+        };
+        assert_eq!(decide(&mut ownership, &makes), owned_by(&removes));
+        ownership.removes(&removes.key, BTreeSet::from([target("demo")]));
+        let woken = ownership.let_go(&removes.key);
+        assert_eq!(woken, vec![makes.key.clone()]);
+        assert_eq!(decide(&mut ownership, &makes), SOLE);
+        let claimed = ownership.targets(&removes.key).cloned();
+        assert_eq!(claimed, Some(BTreeSet::from([target("own")])));
+        // Its next reconcile claims it again for a while, and wakes nobody whom that did not keep back.
+        let stamped = stamp("makes", "uid-makes");
+        ownership.set(removes.clone(), both());
+        let owner = ownership.decide(&removes.key, &target("demo"), Some(&stamped), true);
+        assert_eq!(owner, owned_by(&makes));
+        assert!(ownership.let_go(&removes.key).is_empty());
+        // Once an answer makes it, it is claimed.
+        ownership.set(removes.clone(), both());
+        ownership.removes(&removes.key, BTreeSet::new());
+        assert!(ownership.let_go(&removes.key).is_empty());
+        assert_eq!(decide(&mut ownership, &makes), owned_by(&removes));
+        ownership.removes(&removes.key, BTreeSet::from([target("demo")]));
+        ownership.remove(&removes.key);
+        assert!(ownership.removed_by.is_empty());
     }
 
     #[test]

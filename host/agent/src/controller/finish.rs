@@ -30,6 +30,7 @@ impl Controller {
     ) {
         let Admitted { work, loaded, .. } = admitted;
         let key = &work.key;
+        self.let_go(key);
         let (result, mut touched) = match result {
             Ok(Applied { success, touched }) => (Ok(success), touched),
             Err(ended) => (Err(ended.failure), ended.touched),
@@ -75,6 +76,12 @@ impl Controller {
         if !there {
             self.forget(&queue.policy);
         }
+    }
+
+    /// Ends the claims of what the last answer for a key only removes.
+    fn let_go(&self, key: &Key) {
+        let released = self.memory.lock().ownership.let_go(key);
+        self.enqueue_released(released);
     }
 
     /// The inputs that decide when a key is reconciled next.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use transom_api::policy::PruneSpec;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::plan::desired::{Desired, Fields};
+use transom_core::plan::desired::{self, Desired, Fields};
 use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
 use transom_core::reference::ObjectRef;
@@ -201,6 +201,8 @@ impl Controller {
             self.memory.lock().about_to_read(wanting.key, objects);
             touched.waits_for(objects);
         }
+        let removed = desired::only_removed(&desired, wanting.targets);
+        self.memory.lock().ownership.removes(wanting.key, removed);
         let ends = desired.iter().filter_map(Desired::ends_seconds);
         touched.ends_seconds = touched.ends_seconds.into_iter().chain(ends).min();
         let mut desires = Desires {

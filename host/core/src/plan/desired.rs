@@ -1,6 +1,7 @@
 //! What a policy wants to be there: a whole object that it makes, or some fields of an object that others made. The
 //! answers of all worlds are lowered to these values.
 
+use super::Claimed;
 use super::conditions::Conditions;
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
@@ -30,6 +31,21 @@ impl Desired<'_> {
             Self::Fields(_) | Self::Gone(_) | Self::Finalizer => None,
         }
     }
+}
+
+/// The targets that an answer removes, and does not make.
+pub fn only_removed(desired: &[Desired<'_>], targets: &[Claimed]) -> BTreeSet<ObjectRef> {
+    let makes = |object: &ObjectRef| {
+        let mut all = desired.iter();
+        all.any(|one| matches!(one, Desired::Whole(whole) if whole.object == *object))
+    };
+    let is_target = |object: &ObjectRef| targets.iter().any(|one| one.object == *object);
+    let removed = desired.iter().filter_map(|one| match one {
+        Desired::Gone(object) => Some(object),
+        _ => None,
+    });
+    let removed = removed.filter(|object| is_target(object) && !makes(object));
+    removed.cloned().collect()
 }
 
 /// A whole object.

@@ -1,0 +1,36 @@
+//! A copy of everything in pieces, so that nobody waits for all of it.
+
+use super::OwnershipIndex;
+use crate::work::Key;
+use std::ops::Bound;
+
+impl OwnershipIndex {
+    /// Copies what some keys want and who keeps it, in order from a place on; returns the last of these keys, `None` when
+    /// there are no more. For a copy of everything in pieces: what changes meanwhile may be missed, as after it.
+    pub fn copy(&self, to: &mut Self, from: Bound<Key>, most: usize) -> Option<Key> {
+        let mut last = None;
+        for (key, targets) in self.targets_of.range((from, Bound::Unbounded)).take(most) {
+            for target in targets {
+                let Some(claims) = self.by_target.get(target) else {
+                    continue;
+                };
+                let copy = to.by_target.entry(target.clone()).or_default();
+                copy.owner.clone_from(&claims.owner);
+                let contender = claims.contenders.get(key);
+                let contender = contender.map(|one| (key.clone(), one.clone()));
+                copy.contenders.extend(contender);
+            }
+            to.targets_of.insert(key.clone(), targets.clone());
+            last = Some(key);
+        }
+        last.cloned()
+    }
+
+    /// Copies the rest: who is still to be located, who waits for that, and where targets may lie.
+    pub fn copy_rest(&self, to: &mut Self) {
+        to.unlocated.clone_from(&self.unlocated);
+        to.unknown.clone_from(&self.unknown);
+        to.deferred.clone_from(&self.deferred);
+        to.reach.clone_from(&self.reach);
+    }
+}

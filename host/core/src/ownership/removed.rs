@@ -1,0 +1,39 @@
+//! What an answer only removes is claimed during its reconcile, so that nobody makes it meanwhile, and no longer.
+
+use super::OwnershipIndex;
+use crate::reference::ObjectRef;
+use crate::work::Key;
+use std::collections::BTreeSet;
+
+impl OwnershipIndex {
+    /// Records the targets that an answer removes, and does not make.
+    pub fn removes(&mut self, key: &Key, removed: BTreeSet<ObjectRef>) {
+        match removed.is_empty() {
+            true => drop(self.removed_by.remove(key)),
+            false => drop(self.removed_by.insert(key.clone(), removed)),
+        }
+    }
+
+    /// A reconcile ended: what its answer only removes, it claims no longer, so that another primary may make it. Returns
+    /// the keys to wake.
+    pub fn let_go(&mut self, key: &Key) -> Vec<Key> {
+        let (Some(removed), Some(targets)) =
+            (self.removed_by.get(key), self.targets_of.get_mut(key))
+        else {
+            return Vec::new();
+        };
+        let left: Vec<ObjectRef> = targets.intersection(removed).cloned().collect();
+        targets.retain(|target| !removed.contains(target));
+        let owner = |target: &ObjectRef| self.by_target.get(target)?.owner.clone();
+        // Whoever was not kept back by this key has nothing new to do.
+        let (kept, others): (Vec<_>, Vec<_>) = left
+            .into_iter()
+            .partition(|target| owner(target).is_none_or(|owner| owner == *key));
+        for target in others {
+            self.leave(&target, key);
+        }
+        kept.iter()
+            .filter_map(|target| self.leave(target, key))
+            .collect()
+    }
+}
