@@ -224,6 +224,7 @@ fn is_default(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::decide::Requirement;
 
     fn case(name: &str) -> Case {
         Case {
@@ -334,6 +335,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_requirement_of_nothing_may_be_omitted() {
+        let nothing = Requirement {
+            target: None,
+            targets: Vec::new(),
+            needs: Vec::new(),
+        };
+        let found = json!({ "ok": nothing });
+        assert_eq!(difference(&json!({"ok": {}}), &found), None);
+        assert_eq!(least(&found), json!({"ok": {}}));
     }
 
     #[test]

@@ -173,7 +173,7 @@ pub struct Requirement {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "target")]
     pub target: Option<ObjectRef>,
     /// The objects that the answer may make or remove, in a world where they may be several.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "references")]
+    #[serde(serialize_with = "references")]
     pub targets: Vec<ObjectRef>,
     /// What to read.
     pub needs: Vec<Need>,
