@@ -5,8 +5,9 @@
 use crate::object::Object;
 use crate::plan::desired::holds;
 use crate::plan::effect;
+use crate::plan::finalizer::is_on;
 use crate::plan::kept::Forms;
-use crate::policy::values;
+use crate::policy::{WriteRule, values};
 use crate::projection::path::{self, Path};
 use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub(crate) struct Wanted {
     fields: BTreeMap<String, Value>,
     /// The fields that are granted: no other one is removed, whatever the annotation lists.
     granted: Vec<Path>,
+    /// The finalizers that the policy put there, or puts there now.
+    finalizers: BTreeSet<String>,
     /// What the server made of these fields when they were written.
     forms: Forms,
 }
@@ -56,8 +59,17 @@ impl Wanted {
                 .map(|(path, value)| (path.to_string(), value))
                 .collect(),
             granted: granted.to_vec(),
+            finalizers: BTreeSet::new(),
             forms: Forms::default(),
         }
+    }
+
+    /// The same with the finalizers that the grant names, of which those that others put there are none of the policy's.
+    pub(crate) fn bearing(mut self, rule: &WriteRule, existing: Option<&Object>) -> Self {
+        let wanted = rule.finalizers().into_iter().flatten();
+        let ours = wanted.filter(|name| existing.is_none_or(|there| puts(there, name)));
+        self.finalizers = ours.cloned().collect();
+        self
     }
 
     /// The same, where the server keeps some of the fields in a form of its own.
@@ -100,6 +112,24 @@ struct Keys {
     annotations: BTreeSet<String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     fields: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    finalizers: BTreeSet<String>,
+}
+
+/// Whether a policy put a finalizer on an object, or would have to. An object that it made before it noted that bears it
+/// because of the policy, unless it was adopted.
+fn puts(existing: &Object, finalizer: &str) -> bool {
+    let noted = Keys::of(existing).finalizers;
+    let made = || Stamp::read(existing).is_some() && existing.label(labels::ADOPTED).is_none();
+    !is_on(existing, finalizer) || noted.contains(finalizer) || noted.is_empty() && made()
+}
+
+/// The finalizers that a policy put on an object, and that its grant names no longer.
+pub(crate) fn finalizers_left(rule: &WriteRule, existing: &Object) -> BTreeSet<String> {
+    let names = |name: &String| rule.finalizers().is_some_and(|names| names.contains(name));
+    let mut left = Keys::of(existing).finalizers;
+    left.retain(|name| is_on(existing, name) && !names(name));
+    left
 }
 
 impl Keys {
@@ -109,6 +139,7 @@ impl Keys {
             labels: wanted.labels.keys().cloned().collect(),
             annotations: wanted.annotations.keys().cloned().collect(),
             fields: wanted.fields.keys().cloned().collect(),
+            finalizers: wanted.finalizers.clone(),
         }
     }
 
@@ -131,7 +162,13 @@ impl Keys {
     }
 
     fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.annotations.is_empty() && self.fields.is_empty()
+        let keys = [
+            &self.labels,
+            &self.annotations,
+            &self.fields,
+            &self.finalizers,
+        ];
+        keys.iter().all(|keys| keys.is_empty())
     }
 }
 
@@ -156,7 +193,12 @@ pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
     changed.extend(wanted.wrong_fields(existing).cloned());
     let there = |path: &&String| path::at(&existing.body, path).is_some();
     changed.extend(dropped(wanted, &had).filter(there).cloned());
-    if had != Keys::wanted(wanted) {
+    let mut noted = Keys::wanted(wanted);
+    if had.finalizers.is_empty() {
+        // An object that bears them since before they were noted is not written for that alone.
+        noted.finalizers.clear();
+    }
+    if had != noted {
         changed.push(path::of(&["metadata", "annotations", labels::MANAGED_KEYS]));
     }
     changed

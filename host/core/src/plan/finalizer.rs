@@ -2,6 +2,7 @@
 //! of objects that a policy makes: they hold an object that others delete, until the policy does not want it any more.
 
 use super::{Step, Wanting};
+use crate::managed_keys::finalizers_left;
 use crate::object::Object;
 use crate::policy::{Policy, WriteRule};
 use serde_json::{Value, json};
@@ -57,11 +58,28 @@ pub(super) fn take(object: &Object, finalizers: &BTreeSet<String>) -> Option<Ste
     (names.len() < before).then(|| patch(object, &names))
 }
 
-/// The field of an object that the policy makes, if it lacks one of the finalizers of its grant.
-pub(super) fn lacking(rule: &WriteRule, object: &Object) -> Option<String> {
+/// The field of an object that the policy makes, if it lacks one of the finalizers of its grant, or bears one that the policy
+/// put there when its grant still named it.
+pub(super) fn wrong(rule: &WriteRule, object: &Object) -> Option<String> {
     let mut wanted = rule.finalizers().into_iter().flatten();
     let lacks = wanted.any(|name| !is_on(object, name));
-    lacks.then(|| FIELD.to_owned())
+    (lacks || !finalizers_left(rule, object).is_empty()).then(|| FIELD.to_owned())
+}
+
+/// The step that takes off an object that is being deleted what the policy put on it, or its grant names.
+pub(super) fn take_all(rule: &WriteRule, object: &Object) -> Option<Step> {
+    let mut all = finalizers_left(rule, object);
+    all.extend(rule.finalizers().into_iter().flatten().cloned());
+    take(object, &all)
+}
+
+/// Takes the finalizers that the policy put on an object, and that its grant names no longer, off the body as it will be.
+pub(super) fn drop_left(rule: &WriteRule, existing: &Object, body: &mut Value) {
+    let left = finalizers_left(rule, existing);
+    let names = body.pointer_mut("/metadata/finalizers");
+    if let Some(names) = names.and_then(Value::as_array_mut) {
+        names.retain(|name| !name.as_str().is_some_and(|name| left.contains(name)));
+    }
 }
 
 /// Puts the finalizers of a grant on the body of an object that the policy makes, beside those of others.

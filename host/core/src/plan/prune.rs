@@ -163,7 +163,7 @@ fn released(
         return None;
     }
     let rule = policy.made(&object.reference, &key.primary)?;
-    finalizer::take(object, rule.finalizers()?)
+    finalizer::take_all(rule, object)
 }
 
 /// Checks that an output may be removed now.

@@ -76,8 +76,7 @@ fn own(
         return Ok(None);
     }
     if existing.deleting() {
-        let finalizers = rule.finalizers();
-        return Ok(finalizers.and_then(|names| finalizer::take(existing, names)));
+        return Ok(finalizer::take_all(rule, existing));
     }
     if !rule.verbs.contains(&Verb::Delete) {
         let message = format!("the policy does not grant the verb delete for {object}");

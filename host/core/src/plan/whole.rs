@@ -4,7 +4,7 @@ use super::contention::{self, Contention};
 use super::desired::{Content, Whole};
 use super::{Claimed, Step, Wanting, adopt, finalizer};
 use crate::failure::Failure;
-use crate::managed_keys::{self, Wanted};
+use crate::managed_keys::{self, Wanted, finalizers_left};
 use crate::object::Object;
 use crate::ownership::{Ownership, Rivals};
 use crate::policy::WriteRule;
@@ -33,7 +33,7 @@ pub(super) fn plan(
     };
     let existing = claimed.existing.as_deref();
     let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
-    let wanted = wanted.kept_as(contention.forms());
+    let wanted = wanted.kept_as(contention.forms()).bearing(rule, existing);
     if rule.creates_only() && existing.is_some() {
         // Made once; whoever made it, it belongs to others.
         return Ok(None);
@@ -44,6 +44,10 @@ pub(super) fn plan(
     let rivals = owned(wanting, claimed)?;
     let step = match existing {
         None => Some(create(wanting, whole, &wanted, rule)),
+        Some(existing) if existing.deleting() && !finalizers_left(rule, existing).is_empty() => {
+            adopt::check(wanting, whole, existing, (rule, rivals))?;
+            finalizer::take(existing, &finalizers_left(rule, existing))
+        }
         // Held by the finalizers of the grant it works on; the guest that leaves it out releases it.
         Some(existing) if existing.deleting() && bears_finalizers(rule) => None,
         Some(existing) if existing.deleting() => {
@@ -60,6 +64,9 @@ pub(super) fn plan(
     };
     let Some(step) = step else { return Ok(None) };
     granted(rule, &step)?;
+    if step.is_of_finalizers() {
+        return Ok(Some(step));
+    }
     let desired = match &step {
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
         Step::Patch { .. } | Step::Delete { .. } => None,
@@ -204,7 +211,7 @@ fn update(
         changed.push("metadata".to_owned());
     }
     changed.extend(managed_keys::changed(wanted, existing));
-    changed.extend(finalizer::lacking(rule, existing));
+    changed.extend(finalizer::wrong(rule, existing));
     if changed.is_empty() {
         return None;
     }
@@ -215,6 +222,7 @@ fn update(
     managed_keys::put(wanted, Some(existing), &mut body);
     wanting.stamp.put(&mut body);
     finalizer::put(rule, &mut body);
+    finalizer::drop_left(rule, existing, &mut body);
     if stamp.is_none() {
         stamp::put_adopted(&mut body);
     }

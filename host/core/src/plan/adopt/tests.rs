@@ -260,6 +260,90 @@ fn what_a_policy_makes_bears_its_finalizers_and_is_held_by_them_while_it_is_want
     assert_eq!(plan(&held), Ok(None), "others hold it");
 }
 
+/// The same policy, whose grant names no finalizer any more.
+fn without_finalizers() -> Value {
+    let mut manifest = makes();
+    manifest["spec"]["grant"]["write"][0]["finalizers"] = json!([]);
+    manifest
+}
+
+/// The finalizers that an object has after the plan; none when nothing is written.
+fn finalizers_after(manifest: &Value, there: &Object) -> Option<Value> {
+    let step = planned(&policy(manifest), there, Rivals::None, wanted(there));
+    match step.unwrap()? {
+        Step::Update { desired, .. } => Some(desired.body["metadata"]["finalizers"].clone()),
+        Step::Patch { fields, .. } => Some(fields[0].1.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_finalizer_that_the_grant_names_no_longer_is_taken_off_if_the_policy_put_it_there() {
+    let full = json!([rule(&["get"])]);
+    let metadata = json!({"labels": {"cluster": "c1"}, "finalizers": ["a/b"]});
+    let there = own(metadata, &full);
+    let Ok(Some(Step::Update { desired: made, .. })) =
+        planned(&policy(&makes()), &there, Rivals::None, wanted(&there))
+    else {
+        panic!("it lacks the finalizer")
+    };
+    assert_eq!(finalizers_after(&makes(), &made), None, "it is as wanted");
+    let without = without_finalizers();
+    assert_eq!(finalizers_after(&without, &made), Some(json!(["a/b"])));
+    // It holds the object no longer, whether the guest wants it or not.
+    let mut going = made.clone();
+    going.body["metadata"]["deletionTimestamp"] = json!("2026-03-05T09:00:00Z");
+    assert_eq!(finalizers_after(&without, &going), Some(json!(["a/b"])));
+    let gone = Desired::Gone(going.reference.clone());
+    let removed = planned(&policy(&without), &going, Rivals::None, gone).unwrap();
+    assert!(removed.is_some_and(|step| step.is_of_finalizers()));
+    // Others had put it there before the policy adopted the object.
+    let mut theirs = there;
+    theirs.body["metadata"]["finalizers"] = json!([HOLD]);
+    let Ok(Some(Step::Update {
+        desired: adopted, ..
+    })) = planned(&policy(&makes()), &theirs, Rivals::None, wanted(&theirs))
+    else {
+        panic!("it is adopted")
+    };
+    assert_eq!(finalizers_after(&without, &adopted), None);
+}
+
+#[test]
+fn what_bears_finalizers_since_before_they_were_noted_is_written_only_for_something_else() {
+    let there = own(
+        json!({"labels": {"cluster": "c1"}}),
+        &json!([rule(&["get"])]),
+    );
+    let Ok(Some(Step::Update { desired, .. })) =
+        planned(&policy(&makes()), &there, Rivals::None, wanted(&there))
+    else {
+        panic!("it is adopted")
+    };
+    // As an agent made it that did not note them yet.
+    let mut made = desired;
+    let metadata = made.body["metadata"].as_object_mut().unwrap();
+    let labels = metadata["labels"].as_object_mut().unwrap();
+    drop(labels.remove(labels::ADOPTED));
+    let noted = metadata["annotations"][labels::MANAGED_KEYS]
+        .as_str()
+        .unwrap();
+    let mut noted: Value = serde_json::from_str(noted).unwrap();
+    assert!(noted["finalizers"].is_array());
+    drop(noted.as_object_mut().unwrap().remove("finalizers"));
+    metadata["annotations"][labels::MANAGED_KEYS] = noted.to_string().into();
+    assert_eq!(finalizers_after(&makes(), &made), None);
+    made.body["rules"] = json!([rule(&["update"])]);
+    let step = planned(&policy(&makes()), &made, Rivals::None, wanted(&made));
+    let Ok(Some(Step::Update { desired, .. })) = step else {
+        panic!("{step:?}")
+    };
+    assert_eq!(
+        finalizers_after(&without_finalizers(), &desired),
+        Some(json!([]))
+    );
+}
+
 /// A role of the cluster with what the grant lists, and with more metadata.
 fn full(more: &Value) -> Object {
     let mut metadata = json!({"labels": {"cluster": "c1"}});
