@@ -425,9 +425,6 @@ mod tests {
             );
             assert_eq!((again.state, again.failures), (State::Failed, 0));
         }
-        // An earlier time that the guest asks for stays.
-        kept.ask_again_at = Some(NOW + 10);
-        assert_eq!(report(Ok(kept), 0).again_after_ms, Some(10_000));
     }
 
     #[test]

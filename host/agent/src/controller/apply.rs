@@ -169,18 +169,23 @@ impl Controller {
         outcome.stopped = stopped;
         self.uncount(key, &counted, &outcome);
         self.wrote(&admitted.work, &steps, &outcome, &touched.sets);
+        self.end_steps(&admitted.work, &steps, &outcome, touched);
+        outcome
+    }
+
+    fn end_steps(&self, work: &WorkItem, steps: &[Step], outcome: &Outcome, touched: &mut Touched) {
         for (at, step) in steps.iter().enumerate() {
             let done = outcome.steps.get(at);
             if done.is_none_or(|done| done.result.is_err()) {
-                self.memory.lock().brake.give_back(key, step.target());
+                let brake = &mut self.memory.lock().brake;
+                brake.give_back(&work.key, step.target());
             }
             // The last step on an object says how it was left.
-            let later = &steps[at + 1..];
-            if !later.iter().any(|later| later.target() == step.target()) {
-                self.end_step(&admitted.work, step, done, touched);
+            let mut later = steps[at + 1..].iter();
+            if !later.any(|later| later.target() == step.target()) {
+                self.end_step(work, step, done, touched);
             }
         }
-        outcome
     }
 
     /// Records how the last step on an object ended, for this reconcile and for the next.
