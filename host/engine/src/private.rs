@@ -1,5 +1,6 @@
 //! A folder of files that no other user could have written or read. Files are written whole or not at all.
 
+use std::ffi::OsStr;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -94,8 +95,9 @@ impl PrivateFolder {
             .and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Removes the oldest files until at most so many are left, and so many bytes.
-    pub fn prune(&self, files: usize, bytes: u64) {
+    /// Removes the oldest files that are not spared, by their names, until at most so many are left, and so many bytes.
+    /// Returns whether that was possible.
+    pub fn prune(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut all: Vec<_> = entries
             .filter_map(|entry| {
@@ -105,13 +107,19 @@ impl PrivateFolder {
             .collect();
         all.sort();
         let mut left = (all.len(), all.iter().map(|(.., bytes)| bytes).sum::<u64>());
+        let spared = |path: &Path| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            name.is_some_and(&is_spared)
+        };
         for (_, path, length) in all {
             if left.0 <= files && left.1 <= bytes {
-                return;
+                break;
             }
-            let _ = fs::remove_file(path);
-            left = (left.0 - 1, left.1 - length);
+            if !spared(&path) && fs::remove_file(&path).is_ok() {
+                left = (left.0 - 1, left.1 - length);
+            }
         }
+        left.0 <= files && left.1 <= bytes
     }
 }
 
@@ -170,12 +178,17 @@ mod tests {
             let then = SystemTime::now() - Duration::from_secs(60 * (age as u64 + 1));
             file.set_modified(then).unwrap();
         }
-        private.prune(3, u64::MAX);
+        assert!(private.prune(3, u64::MAX, |_| false));
         assert_eq!(names(), "b c d");
         private.touch("b");
-        private.prune(3, 8);
+        assert!(private.prune(3, 8, |_| false));
         assert_eq!(names(), "b d");
         assert_eq!(private.read("b", 4).unwrap(), b"1234");
         assert!(private.read("b", 3).is_err() && private.read("a", 4).is_err());
+        // What is spared stays, however old it is, and whatever room that leaves.
+        assert!(private.prune(1, 8, |name| name == "d"));
+        assert_eq!(names(), "d");
+        assert!(!private.prune(0, 8, |name| name == "d"));
+        assert_eq!(names(), "d");
     }
 }

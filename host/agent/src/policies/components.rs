@@ -2,7 +2,7 @@
 
 use crate::policies::cases::Passed;
 use crate::policies::images::Images;
-use crate::policies::kept::{Asker, Kept};
+use crate::policies::kept::{Asker, Kept, NoRoom};
 use crate::policies::load::Inputs;
 use crate::policies::revisions::Revisions;
 use crate::policies::verify;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_artifacts::{Contents, Gathered, Held, Location, MAX_BYTES, Sources, Unread};
 use transom_cluster::Cluster;
+use transom_core::catalogue::Refusal;
 use transom_core::policy::component::Image;
 use transom_core::reference::ObjectRef;
 
@@ -90,16 +91,24 @@ impl Components {
     }
 
     /// Keeps components that were loaded from elsewhere.
-    pub(super) fn keep(&self, wanted: &Wanted, gathered: &Gathered) {
+    ///
+    /// # Errors
+    /// When one of them is new and finds no room.
+    pub(super) fn keep(&self, wanted: &Wanted, gathered: &Gathered) -> Result<(), Refusal> {
+        let full = |component: &Location, why: NoRoom| {
+            let message = format!("component `{component}`: {why}");
+            Refusal::new(KnownReason::CacheFull, message)
+        };
         // What was kept before is as it was.
         let is_new = |one: &&Location| one.is_remote() && !gathered.kept.contains_key(one);
         let is_builtin = |one: &&Location| matches!(one, Location::Builtin(_));
         let others = wanted.components.iter().filter(|one| !is_builtin(one));
         for component in others.filter(|_| self.remembers()) {
-            let signed = wanted.asker(component).signed;
-            let evidence = component.evidence(gathered).ok().filter(|_| signed);
+            let asker = wanted.asker(component);
+            let evidence = component.evidence(gathered).ok().filter(|_| asker.signed);
             if let Ok(artifact) = component.fetch(None, gathered) {
-                self.kept.keep_digest(&artifact, evidence.as_ref());
+                let kept = self.kept.keep_digest(asker, &artifact, evidence.as_ref());
+                kept.map_err(|why| full(component, why))?;
             }
         }
         for component in wanted.components.iter().filter(is_new) {
@@ -111,10 +120,13 @@ impl Components {
             let evidence = component.evidence(gathered).ok();
             let evidence = evidence.as_ref().filter(|_| asker.signed);
             if let Ok(artifact) = component.fetch(None, gathered) {
-                self.kept
+                let kept = self
+                    .kept
                     .keep(component, asker, &artifact, manifest, evidence);
+                kept.map_err(|why| full(component, why))?;
             }
         }
+        Ok(())
     }
 
     /// Sets the cluster whose objects hold components; `None` when there is none.

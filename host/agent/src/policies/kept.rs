@@ -1,20 +1,27 @@
 //! Keeps the components that were loaded, by their digest, so that a restart needs no registry, ConfigMap or network; and
 //! which digest a tag had when it was first pulled.
 
+mod in_use;
+
+use in_use::InUse;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Artifact, Held, Location, MAX_BYTES};
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
+use transom_core::rollout::history::History;
 use transom_engine::PrivateFolder;
 
-/// How many components are kept, and how many bytes; beyond that those are removed that were not used for longest. The
-/// chart gives 256 MiB to all caches.
-const FILES: usize = 512;
-const BYTES: u64 = 96 << 20;
+/// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were not
+/// used for longest. The chart gives 256 MiB to all caches.
+const MOST: Most = Most {
+    files: 512,
+    bytes: 96 << 20,
+};
 /// The same for records, which say what a tag means.
 const RECORDS: usize = 4_096;
 const RECORD_BYTES: u64 = 16 << 10;
@@ -25,6 +32,8 @@ const ALL_EVIDENCE_BYTES: u64 = 32 << 20;
 /// Who names a component, and which digest it demands of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asker<'a> {
+    /// The name of the policy.
+    pub(super) policy: &'a str,
     /// The uid of the policy, if it is an object: only then is a ConfigMap known to lie in the same cluster.
     pub(super) uid: Option<&'a str>,
     /// The digest that the policy demands.
@@ -44,6 +53,37 @@ pub(super) struct Record {
     pub(super) manifest: Option<String>,
 }
 
+/// How many files may be kept, and how many bytes.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    files: usize,
+    bytes: u64,
+}
+
+impl Default for Most {
+    fn default() -> Self {
+        MOST
+    }
+}
+
+/// That a new component finds no room.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NoRoom {
+    size: u64,
+    most: u64,
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { size, most } = self;
+        write!(
+            f,
+            "failed to keep its {size} bytes: the cache takes {most} bytes, and what the active and the previous revisions of \
+             policies use stays there"
+        )
+    }
+}
+
 /// The components that were loaded. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Kept {
@@ -52,6 +92,9 @@ pub(crate) struct Kept {
     /// What verifies each component, so that it can be verified again.
     evidence: Option<PrivateFolder>,
     known: Arc<Mutex<BTreeMap<String, Record>>>,
+    /// Held while room is made.
+    in_use: Arc<Mutex<InUse>>,
+    most: Most,
 }
 
 impl Kept {
@@ -156,26 +199,92 @@ impl Kept {
         })
     }
 
-    /// Keeps a component that was loaded, and what verified it, by its digest alone: its place may hold another one soon.
-    pub(super) fn keep_digest(&self, artifact: &Artifact, evidence: Option<&Evidence>) {
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never removes what the active and previous revisions of these policies use, from now on; nor what was loaded.
+    pub(super) fn use_histories(&self, histories: &BTreeMap<String, History>) {
+        self.in_use().kept(histories);
+    }
+
+    /// The same for one policy whose history has changed.
+    pub(super) fn use_history(&self, policy: &str, history: &History) {
+        self.in_use().kept_of(policy, history);
+    }
+
+    /// The same for what a policy has loaded and may put to work.
+    pub(super) fn use_loaded(&self, policy: &str, digests: BTreeSet<String>) {
+        self.in_use().loaded(policy, digests);
+    }
+
+    /// A policy is gone, and uses nothing any more.
+    pub(super) fn forget(&self, policy: &str) {
+        self.in_use().forget(policy);
+    }
+
+    /// Writes the bytes of a component that a policy has loaded, unless they are there; makes room for them.
+    ///
+    /// # Errors
+    /// When a new component finds no room. One that a policy uses already is not kept then, and works all the same.
+    fn keep_bytes(&self, policy: &str, artifact: &Artifact) -> Result<(), NoRoom> {
+        let Some(folder) = &self.components else {
+            return Ok(());
+        };
         let name = name(&artifact.digest);
-        if let Some(folder) = &self.components {
-            match folder.has(&name) {
-                true => folder.touch(&name),
-                false => {
-                    folder.write(&name, &[&artifact.bytes]);
-                    folder.prune(FILES, BYTES);
-                }
+        let mut in_use = self.in_use();
+        let there = folder.read(&name, MAX_BYTES);
+        if there.is_ok_and(|bytes| *bytes == *artifact.bytes) {
+            folder.touch(&name);
+        } else {
+            let (size, Most { files, bytes }) = (artifact.bytes.len() as u64, self.most);
+            let left = bytes.saturating_sub(size);
+            let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
+            let fits = size <= bytes && folder.prune(files.saturating_sub(1), left, is_spared);
+            match fits {
+                true => folder.write(&name, &[&artifact.bytes]),
+                false if in_use.has(&artifact.digest) => {}
+                false => return Err(NoRoom { size, most: bytes }),
             }
         }
+        in_use.add(policy, &artifact.digest);
+        Ok(())
+    }
+
+    /// Removes the records that were not used for longest and are not of a component that a policy uses.
+    fn prune_records(&self, folder: &PrivateFolder) {
+        let in_use = self.in_use();
+        let is_spared = |name: &str| {
+            let record = folder.read(name, RECORD_BYTES).ok();
+            let record = record.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+            record.is_some_and(|record| in_use.has(&record.digest))
+        };
+        folder.prune(RECORDS, u64::MAX, is_spared);
+    }
+
+    /// Keeps a component that was loaded, and what verified it, by its digest alone: its place may hold another one soon.
+    ///
+    /// # Errors
+    /// When a new component finds no room.
+    pub(super) fn keep_digest(
+        &self,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+        evidence: Option<&Evidence>,
+    ) -> Result<(), NoRoom> {
+        self.keep_bytes(asker.policy, artifact)?;
         if let (Some(folder), Some(evidence)) = (&self.evidence, evidence) {
             let text = evidence.to_json().to_string();
             folder.write(&file(&artifact.digest, "json"), &[text.as_bytes()]);
-            folder.prune(RECORDS, ALL_EVIDENCE_BYTES);
+            folder.prune(RECORDS, ALL_EVIDENCE_BYTES, |_| false);
         }
+        Ok(())
     }
 
     /// Keeps a component that was loaded. A tag keeps the meaning that it had first.
+    ///
+    /// # Errors
+    /// When a new component finds no room.
     pub(super) fn keep(
         &self,
         component: &Location,
@@ -183,9 +292,9 @@ impl Kept {
         artifact: &Artifact,
         manifest: Option<&str>,
         evidence: Option<&Evidence>,
-    ) {
+    ) -> Result<(), NoRoom> {
         let Some(key) = key(component, asker) else {
-            return;
+            return Ok(());
         };
         let record = Record {
             component: key.clone(),
@@ -195,30 +304,28 @@ impl Kept {
         let before = self.record(component, asker);
         let is_other = before.is_some_and(|before| before.digest != record.digest);
         if component.image().is_some() && is_other {
-            return;
+            return Ok(());
         }
-        if let Some(folder) = &self.components {
-            folder.write(&name(&record.digest), &[&artifact.bytes]);
-            folder.prune(FILES, BYTES);
-        }
+        self.keep_bytes(asker.policy, artifact)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // Another policy may have pulled the tag meanwhile.
         let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
         if !known.get(&key).is_none_or(first) {
-            return;
+            return Ok(());
         }
         if let (Some(folder), Ok(text)) = (&self.records, serde_json::to_vec(&record)) {
             folder.write(&file(&key, "json"), &[&text]);
-            folder.prune(RECORDS, u64::MAX);
+            self.prune_records(folder);
         }
         // What verified other bytes is dropped.
         let none = is_other.then(Evidence::default);
         if let (Some(folder), Some(evidence)) = (&self.evidence, evidence.or(none.as_ref())) {
             let text = evidence.to_json().to_string();
             folder.write(&file(&key, "json"), &[text.as_bytes()]);
-            folder.prune(RECORDS, ALL_EVIDENCE_BYTES);
+            folder.prune(RECORDS, ALL_EVIDENCE_BYTES, |_| false);
         }
         known.insert(key, record);
+        Ok(())
     }
 }
 
@@ -243,6 +350,11 @@ fn name(digest: &str) -> String {
     format!("{}.wasm", digest.trim_start_matches("sha256:"))
 }
 
+/// The digest of the component in a file.
+fn digest_of(name: &str) -> Option<String> {
+    Some(format!("sha256:{}", name.strip_suffix(".wasm")?))
+}
+
 /// The file of a record.
 fn file(key: &str, form: &str) -> String {
     let digest = Digest::of_bytes(key.as_bytes()).to_string();
@@ -252,10 +364,13 @@ fn file(key: &str, form: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::{BUILTIN, Found, load};
     use std::borrow::Cow;
     use std::fs;
     use std::time::UNIX_EPOCH;
-    use transom_artifacts::Base;
+    use transom_artifacts::{Base, Sources};
+    use transom_core::rollout::history;
+    use transom_engine::{Engine, EngineOptions};
 
     fn artifact(bytes: &[u8]) -> Artifact {
         Artifact {
@@ -269,6 +384,7 @@ mod tests {
     }
 
     const ANY: Asker<'_> = Asker {
+        policy: "a",
         uid: None,
         digest: None,
         signed: false,
@@ -283,7 +399,9 @@ mod tests {
             location("oci:registry.example/b:v1"),
         );
         let component = artifact(b"one");
-        Kept::new(Some(&path)).keep(&one, ANY, &component, Some("sha256:m"), None);
+        Kept::new(Some(&path))
+            .keep(&one, ANY, &component, Some("sha256:m"), None)
+            .unwrap();
         let again = || Kept::new(Some(&path));
         assert_eq!(again().find(&one, ANY).unwrap().bytes, b"one");
         assert_eq!(
@@ -305,7 +423,9 @@ mod tests {
         fs::remove_file(&file_of).unwrap();
         std::os::unix::fs::symlink(record_of(&one), &file_of).unwrap();
         assert!(again().find(&one, ANY).is_none());
-        again().keep(&one, ANY, &component, Some("sha256:m"), None);
+        again()
+            .keep(&one, ANY, &component, Some("sha256:m"), None)
+            .unwrap();
         assert!(again().find(&one, ANY).is_some());
         // The record of another component counts as none.
         fs::copy(record_of(&one), record_of(&other)).unwrap();
@@ -323,14 +443,17 @@ mod tests {
             artifact(b"one"),
             artifact(b"two"),
         );
-        kept.keep(&tag, ANY, &first, Some("sha256:1"), None);
+        kept.keep(&tag, ANY, &first, Some("sha256:1"), None)
+            .unwrap();
         let pinned = Asker {
             digest: Some(&moved.digest),
             ..ANY
         };
         assert!(kept.find(&tag, pinned).is_none());
-        kept.keep(&tag, pinned, &moved, Some("sha256:2"), None);
-        kept.keep(&tag, ANY, &moved, Some("sha256:2"), None);
+        kept.keep(&tag, pinned, &moved, Some("sha256:2"), None)
+            .unwrap();
+        kept.keep(&tag, ANY, &moved, Some("sha256:2"), None)
+            .unwrap();
         let same = Asker {
             digest: Some(&first.digest),
             ..ANY
@@ -354,13 +477,15 @@ mod tests {
         let component = location("configmap:transom/a/k");
         let of = |uid| Asker { uid, ..ANY };
         for uid in [Some("one"), None] {
-            kept.keep(&component, of(uid), &artifact(b"x"), None, None);
+            kept.keep(&component, of(uid), &artifact(b"x"), None, None)
+                .unwrap();
         }
         assert!(kept.find(&component, of(Some("one"))).is_some());
         assert!(kept.find(&component, of(Some("two"))).is_none());
         assert!(kept.find(&component, of(None)).is_none());
         // A ConfigMap changes: the last one that was loaded counts.
-        kept.keep(&component, of(Some("one")), &artifact(b"y"), None, None);
+        kept.keep(&component, of(Some("one")), &artifact(b"y"), None, None)
+            .unwrap();
         assert_eq!(kept.find(&component, of(Some("one"))).unwrap().bytes, b"y");
     }
 
@@ -378,16 +503,19 @@ mod tests {
             let (at, asker) = (location(place), signed("one"));
             let component = artifact(place.as_bytes());
             // Without a signature it counts as absent where one is demanded.
-            kept.keep(&at, asker, &component, Some("sha256:1"), None);
+            kept.keep(&at, asker, &component, Some("sha256:1"), None)
+                .unwrap();
             assert!(!kept.has(&at, asker) && kept.find(&at, asker).unwrap().evidence.is_none());
-            kept.keep(&at, asker, &component, Some("sha256:1"), Some(&evidence));
+            kept.keep(&at, asker, &component, Some("sha256:1"), Some(&evidence))
+                .unwrap();
             assert!(kept.has(&at, asker));
             assert_eq!(
                 kept.find(&at, asker).unwrap().evidence,
                 Some(evidence.clone())
             );
             // A load that demanded none leaves it there.
-            kept.keep(&at, asker, &component, Some("sha256:1"), None);
+            kept.keep(&at, asker, &component, Some("sha256:1"), None)
+                .unwrap();
             assert_eq!(
                 kept.find(&at, asker).unwrap().evidence,
                 Some(evidence.clone())
@@ -395,7 +523,8 @@ mod tests {
         }
         // That of other bytes is dropped.
         let at = location("configmap:transom/a/k");
-        kept.keep(&at, signed("one"), &artifact(b"other"), None, None);
+        kept.keep(&at, signed("one"), &artifact(b"other"), None, None)
+            .unwrap();
         let found = kept.find(&at, signed("one")).unwrap();
         assert_eq!(found.evidence, Some(Evidence::default()));
     }
@@ -406,11 +535,11 @@ mod tests {
         let root = folder.path().join("components");
         let kept = Kept::new(Some(&root));
         let component = artifact(b"one");
-        kept.keep_digest(&component, None);
+        kept.keep_digest(ANY, &component, None).unwrap();
         let file = root.join("bytes").join(name(&component.digest));
         let uses: [&dyn Fn(); 2] = [
             &|| drop(kept.by_digest(&component.digest).unwrap()),
-            &|| kept.keep_digest(&component, None),
+            &|| kept.keep_digest(ANY, &component, None).unwrap(),
         ];
         for used in uses {
             let open = fs::File::open(&file).unwrap();
@@ -424,7 +553,97 @@ mod tests {
     fn without_a_folder_only_the_meaning_of_a_tag_is_known() {
         let kept = Kept::new(None);
         let one = location("oci:registry.example/a:v1");
-        kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"), None);
+        kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"), None)
+            .unwrap();
         assert!(kept.find(&one, ANY).is_none() && kept.record(&one, ANY).is_some());
+    }
+
+    /// A folder with room for so many bytes.
+    fn small(root: &Path, bytes: u64) -> Kept {
+        let most = Most { bytes, ..MOST };
+        Kept {
+            most,
+            ..Kept::new(Some(root))
+        }
+    }
+
+    #[test]
+    fn what_a_policy_uses_is_never_removed_for_a_new_component() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("components");
+        let kept = small(&root, 10);
+        let by = |policy| Asker { policy, ..ANY };
+        let (used, padded) = (artifact(b"1234"), artifact(b"123456789"));
+        kept.keep_digest(by("good"), &used, None).unwrap();
+        // It is by far the oldest, and stays.
+        let open = fs::File::open(root.join("bytes").join(name(&used.digest))).unwrap();
+        open.set_modified(UNIX_EPOCH).unwrap();
+        let (at, other) = (location("oci:registry.example/a:v1"), by("padding"));
+        let refused = kept.keep_digest(other, &padded, None).unwrap_err();
+        assert_eq!(refused, NoRoom { size: 9, most: 10 });
+        let refused = kept.keep(&at, other, &padded, None, None).unwrap_err();
+        assert!(refused.to_string().contains("9 bytes"), "{refused}");
+        assert!(kept.record(&at, other).is_none());
+        assert!(kept.has_digest(&used.digest) && !kept.has_digest(&padded.digest));
+        // One that fits is kept. It goes once its policy uses another one, and not before.
+        let (small, next) = (artifact(b"123"), artifact(b"12345"));
+        kept.keep_digest(other, &small, None).unwrap();
+        assert!(kept.keep_digest(other, &next, None).is_err());
+        kept.use_loaded("padding", BTreeSet::new());
+        kept.keep_digest(other, &next, None).unwrap();
+        assert!(kept.has_digest(&used.digest) && !kept.has_digest(&small.digest));
+        // What goes with its policy makes room.
+        kept.forget("good");
+        kept.use_loaded("padding", BTreeSet::new());
+        kept.keep_digest(other, &padded, None).unwrap();
+        assert!(!kept.has_digest(&used.digest));
+    }
+
+    #[test]
+    fn what_the_active_and_the_previous_revision_use_stays_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("components");
+        let all = [b"11", b"22", b"33"].map(|bytes| artifact(bytes));
+        let sample = sample();
+        let record = |number: usize| {
+            let mut record = sample.clone();
+            record.number = i64::try_from(number).unwrap();
+            record.id = Digest::of_bytes(&[u8::try_from(number).unwrap()]);
+            record.decide.clone_from(&all[number - 1].digest);
+            record
+        };
+        let mut history = History::default();
+        for number in 1..=3 {
+            history.put(&record(number).name(), Some(record(number)));
+        }
+        for component in &all {
+            small(&root, 6).keep_digest(ANY, component, None).unwrap();
+        }
+        let kept = small(&root, 6);
+        kept.use_histories(&BTreeMap::from([("a".to_owned(), history)]));
+        kept.keep_digest(ANY, &artifact(b"44"), None).unwrap();
+        assert_eq!(
+            all.each_ref().map(|one| kept.has_digest(&one.digest)),
+            [false, true, true]
+        );
+        kept.use_loaded("a", BTreeSet::new());
+        assert!(kept.keep_digest(ANY, &artifact(b"4444"), None).is_err());
+        // What a history names is no new component: without room it works all the same, and is not kept.
+        let full = small(&folder.path().join("full"), 1);
+        let histories = |history: History| BTreeMap::from([("a".to_owned(), history)]);
+        let mut history = History::default();
+        history.put(&record(2).name(), Some(record(2)));
+        full.use_histories(&histories(history));
+        full.keep_digest(ANY, &artifact(b"22"), None).unwrap();
+        assert!(!full.has_digest(&artifact(b"22").digest));
+    }
+
+    /// A kept revision.
+    fn sample() -> history::Record {
+        let mut found = Found::default();
+        found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let loaded = load::load(&engine, &found.policies[0], &Sources::default());
+        history::Record::of(&loaded.ok().unwrap().revision)
     }
 }

@@ -89,7 +89,9 @@ impl Components {
             let Some(objects) = self.kept_objects(&revisions.namespace, ALL).await? else {
                 return Ok(None);
             };
-            *revisions.known() = Some(History::by_policy(&objects));
+            let histories = History::by_policy(&objects);
+            self.kept().use_histories(&histories);
+            *revisions.known() = Some(histories);
         }
         let known = revisions.known();
         let history = known.as_ref().and_then(|known| known.get(policy).cloned());
@@ -105,6 +107,7 @@ impl Components {
 
     /// Forgets the history of a policy that is gone: its revisions go with it.
     pub(super) fn forget_history(&self, policy: &str) {
+        self.kept().forget(policy);
         if let Some(revisions) = &self.revisions
             && let Some(known) = revisions.known().as_mut()
         {
@@ -177,6 +180,7 @@ impl Components {
             let steps = history.activate(record, place, note.keep);
             write(&*cluster, policy, steps, &mut history).await?;
         }
+        self.kept().use_history(policy, &history);
         if let Some(known) = revisions.known().as_mut() {
             known.insert(policy.to_owned(), history.clone());
         }

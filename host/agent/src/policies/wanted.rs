@@ -18,6 +18,8 @@ pub(super) struct Wanted {
     pub(super) base: Base,
     /// The demanded signatures.
     pub(super) verify: Option<VerifySpec>,
+    /// The name of the policy.
+    policy: String,
     /// The uid of the policy, if it is an object.
     uid: Option<String>,
     /// The digests that it demands.
@@ -38,6 +40,7 @@ impl Wanted {
             companions: companions(policy.verify.as_ref(), written.components(), base),
             base: base.clone(),
             verify: policy.verify.clone(),
+            policy: policy.name.to_string(),
             uid: written.uid().filter(|_| of_server).map(str::to_owned),
             // Where both guests name one component, that of `decide` counts.
             digests: guests.filter_map(digest).collect(),
@@ -53,6 +56,7 @@ impl Wanted {
             companions: companions(verify.as_ref(), std::iter::empty(), &written.base),
             base: written.base.clone(),
             verify,
+            policy: written.name().unwrap_or_default().to_owned(),
             uid: written.uid().filter(|_| of_server).map(str::to_owned),
             digests: BTreeMap::new(),
         })
@@ -83,6 +87,7 @@ impl Wanted {
     /// Who names a component.
     pub(super) fn asker(&self, component: &Location) -> Asker<'_> {
         Asker {
+            policy: &self.policy,
             uid: self.uid.as_deref(),
             digest: self.digests.get(component).map(String::as_str),
             signed: self.verify.is_some(),

@@ -217,6 +217,9 @@ words! {
         "Lower the named field of spec.budget, or raise the limit with the agent's flag `--call-limit`.";
     ComponentInvalid, Invalid: "The bytes are not a component that can be compiled.", "Build the guest again.";
     ComponentTooLarge, Invalid: "The component is larger than the limit.", "Make the component smaller.";
+    CacheFull, Missing:
+        "The cache has no room for the component: what the active and the previous revisions of policies use is not removed.",
+        "Use smaller components, or remove policies that are not needed. The agent tries again.";
     DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",
         "Put the right component there, or correct the digest.";
     SignatureMissing, Missing: "The component is not signed by the keys that the policy demands.",

@@ -61,6 +61,7 @@ impl Gate {
             | KnownReason::ComponentNotFound
             | KnownReason::RegistryUnavailable
             | KnownReason::RegistryForbidden
+            | KnownReason::CacheFull
             | KnownReason::ReadForbidden
             | KnownReason::ReadFailed
             | KnownReason::ServerUnavailable => Self::Source,

@@ -167,10 +167,10 @@ fn load_newest(
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     let refusal = match catch_unwind(AssertUnwindSafe(load)) {
-        Ok(Ok(loaded)) => {
-            components.keep(&job.wanted, gathered);
-            return Ok((Ok(loaded), None));
-        }
+        Ok(Ok(loaded)) => match components.keep(&job.wanted, gathered) {
+            Ok(()) => return Ok((Ok(loaded), None)),
+            Err(refusal) => refusal,
+        },
         Ok(Err(Unloaded::Refused(refusal))) => refusal,
         Ok(Err(Unloaded::Slow)) => return Err(Unloaded::Slow),
         Err(_) => return Ok((Err(bug()), None)),
@@ -189,12 +189,12 @@ fn bug() -> Refusal {
     )
 }
 
-/// Whether another load may succeed: the machine had too much to do, or a signature may still come to a registry, which
+/// Whether another load may succeed: the machine had too much to do, others may leave room, or a signature may still come to a registry, which
 /// reports nothing.
 fn may_pass(job: &Job, refusal: &Refusal) -> bool {
     let mut images = job.wanted.components.iter().filter_map(Location::image);
     match refusal.reason {
-        KnownReason::EngineBusy => true,
+        KnownReason::EngineBusy | KnownReason::CacheFull => true,
         KnownReason::SignatureMissing | KnownReason::SignatureInvalid => images.next().is_some(),
         _ => false,
     }

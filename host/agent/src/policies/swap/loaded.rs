@@ -3,6 +3,7 @@
 use super::{Newest, Swap};
 use crate::policies::active::Changes;
 use crate::policies::loads::Done;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::History;
@@ -15,9 +16,24 @@ impl Swap {
 
     /// Takes the result of a load.
     pub(in crate::policies) fn finish(&mut self, done: Done) -> Changes {
+        let name = Arc::clone(&done.policy);
         let changes = self.take_result(done);
+        let kept = self.loads.components().kept();
+        kept.use_loaded(&name, self.in_use(&name));
         self.active.loading(self.loads.count());
         changes
+    }
+
+    /// The components of a policy that work, or may do so without another load.
+    fn in_use(&self, name: &str) -> BTreeSet<String> {
+        let pending = self.newest.get(name).and_then(|one| one.pending.as_ref());
+        let before = self.probations.get(name).map(|one| &one.before);
+        let all = [self.good.get(name), before, pending.map(|one| &one.loaded)];
+        let guests = all
+            .into_iter()
+            .flatten()
+            .flat_map(|one| one.revision.guests());
+        guests.map(|guest| guest.digest.to_string()).collect()
     }
 
     /// Takes a history that was read to load a policy. When nothing of it is to be restored, what works here may be kept.
