@@ -107,7 +107,9 @@ impl Components {
             let asker = wanted.asker(component);
             let evidence = component.evidence(gathered).ok().filter(|_| asker.signed);
             if let Ok(artifact) = component.fetch(None, gathered) {
-                let kept = self.kept.keep_digest(asker, &artifact, evidence.as_ref());
+                let kept = self
+                    .kept
+                    .keep_digest(component, asker, &artifact, evidence.as_ref());
                 kept.map_err(|why| full(component, why))?;
             }
         }

@@ -89,7 +89,9 @@ impl fmt::Display for NoRoom {
 pub(crate) struct Kept {
     components: Option<PrivateFolder>,
     records: Option<PrivateFolder>,
-    /// What verifies each component, so that it can be verified again.
+    /// From where each component was loaded: only there does its digest stand for its bytes.
+    origins: Option<PrivateFolder>,
+    /// What verifies each component for each policy, so that it can be verified again.
     evidence: Option<PrivateFolder>,
     known: Arc<Mutex<BTreeMap<String, Record>>>,
     /// Held while room is made.
@@ -104,6 +106,7 @@ impl Kept {
         Self {
             components: open("bytes"),
             records: open("records"),
+            origins: open("origins"),
             evidence: open("signatures"),
             ..Self::default()
         }
@@ -146,9 +149,9 @@ impl Kept {
             return false;
         };
         let is_signed = || {
-            let evidence = file(&record.component, "json");
-            let folder = self.evidence.as_ref();
-            folder.is_some_and(|folder| folder.has(&evidence))
+            let evidence = verified(&record.digest, component, asker);
+            let folder = self.evidence.as_ref().zip(evidence);
+            folder.is_some_and(|(folder, name)| folder.has(&name))
         };
         self.has_digest(&record.digest) && (!asker.signed || is_signed())
     }
@@ -160,42 +163,68 @@ impl Kept {
         let (name, folder) = (name(&record.digest), self.components.as_ref()?);
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
         folder.touch(&name);
-        let beside = file(&record.component, "json");
-        for folder in self.records.iter().chain(&self.evidence) {
-            folder.touch(&beside);
+        if let Some(records) = &self.records {
+            records.touch(&file(&record.component, "json"));
         }
-        let evidence = || {
-            let text = self.evidence.as_ref()?.read(&beside, EVIDENCE_BYTES).ok()?;
-            Evidence::from_json(&serde_json::from_slice(&text).ok()?)
-        };
         let is_same = Digest::of_bytes(&bytes).to_string() == record.digest;
+        let evidence = asker
+            .signed
+            .then(|| self.evidence(&record.digest, component, asker));
         is_same.then(|| Held {
             bytes,
-            evidence: asker.signed.then(evidence).flatten(),
+            evidence: evidence.flatten(),
         })
     }
 
-    /// Whether the component with a digest was loaded and is still there; it may be damaged.
-    pub(super) fn has_digest(&self, digest: &str) -> bool {
+    /// What verified a component for a policy.
+    fn evidence(&self, digest: &str, component: &Location, asker: Asker<'_>) -> Option<Evidence> {
+        let folder = self.evidence.as_ref()?;
+        let name = verified(digest, component, asker)?;
+        let text = folder.read(&name, EVIDENCE_BYTES).ok()?;
+        folder.touch(&name);
+        Evidence::from_json(&serde_json::from_slice(&text).ok()?)
+    }
+
+    fn has_digest(&self, digest: &str) -> bool {
         let folder = self.components.as_ref();
         folder.is_some_and(|folder| folder.has(&name(digest)))
     }
 
-    /// The component with a digest that was loaded, and what verified it. Reads files.
-    pub(super) fn by_digest(&self, digest: &str) -> Option<Held> {
+    /// Whether the component with a digest was loaded from this place.
+    fn is_from(&self, component: &Location, asker: Asker<'_>, digest: &str) -> bool {
+        let at = || {
+            let (folder, origin) = (self.origins.as_ref()?, origin(component, asker)?);
+            let name = beside(digest, &origin);
+            let text = folder.read(&name, RECORD_BYTES).ok()?;
+            folder.touch(&name);
+            Some(text == origin.as_bytes())
+        };
+        at().unwrap_or_default()
+    }
+
+    /// Whether the component with a digest was loaded from a place and is still there; it may be damaged.
+    pub(super) fn has_from(&self, component: &Location, asker: Asker<'_>, digest: &str) -> bool {
+        self.has_digest(digest) && self.is_from(component, asker, digest)
+    }
+
+    /// The component with a digest that was loaded from a place, which may hold another one by now; and what verified it
+    /// for this policy. What was loaded from elsewhere is none: its source may not be allowed. Reads files.
+    pub(super) fn by_digest(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        digest: &str,
+    ) -> Option<Held> {
         let (name, folder) = (name(digest), self.components.as_ref()?);
+        if !self.is_from(component, asker, digest) {
+            return None;
+        }
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
         folder.touch(&name);
-        let evidence = || {
-            let (beside, folder) = (file(digest, "json"), self.evidence.as_ref()?);
-            let text = folder.read(&beside, EVIDENCE_BYTES).ok()?;
-            folder.touch(&beside);
-            Evidence::from_json(&serde_json::from_slice(&text).ok()?)
-        };
         let is_same = Digest::of_bytes(&bytes).to_string() == digest;
         is_same.then(|| Held {
             bytes,
-            evidence: evidence(),
+            evidence: self.evidence(digest, component, asker),
         })
     }
 
@@ -223,11 +252,16 @@ impl Kept {
         self.in_use().forget(policy);
     }
 
-    /// Writes the bytes of a component that a policy has loaded, unless they are there; makes room for them.
+    /// Writes the bytes of a component that a policy has loaded, unless they are there, and from where; makes room for them.
     ///
     /// # Errors
     /// When a new component finds no room. One that a policy uses already is not kept then, and works all the same.
-    fn keep_bytes(&self, policy: &str, artifact: &Artifact) -> Result<(), NoRoom> {
+    fn keep_bytes(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+    ) -> Result<(), NoRoom> {
         let Some(folder) = &self.components else {
             return Ok(());
         };
@@ -247,8 +281,40 @@ impl Kept {
                 false => return Err(NoRoom { size, most: bytes }),
             }
         }
-        in_use.add(policy, &artifact.digest);
+        in_use.add(asker.policy, &artifact.digest);
+        drop(in_use);
+        if let (Some(folder), Some(origin)) = (&self.origins, origin(component, asker)) {
+            let name = beside(&artifact.digest, &origin);
+            folder.write(&name, &[origin.as_bytes()]);
+            self.prune_beside(folder, u64::MAX);
+        }
         Ok(())
+    }
+
+    /// Keeps what verified a component for a policy.
+    fn keep_evidence(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+        evidence: Option<&Evidence>,
+    ) {
+        let name = verified(&artifact.digest, component, asker);
+        if let (Some(folder), Some(name), Some(evidence)) = (&self.evidence, name, evidence) {
+            let text = evidence.to_json().to_string();
+            folder.write(&name, &[text.as_bytes()]);
+            self.prune_beside(folder, ALL_EVIDENCE_BYTES);
+        }
+    }
+
+    /// Removes what was not used for longest and is not about a component that a policy uses.
+    fn prune_beside(&self, folder: &PrivateFolder, bytes: u64) {
+        let in_use = self.in_use();
+        let is_spared = |name: &str| {
+            let digest = name.split('-').next().unwrap_or_default();
+            in_use.has(&format!("sha256:{digest}"))
+        };
+        folder.prune(RECORDS, bytes, is_spared);
     }
 
     /// Removes the records that were not used for longest and are not of a component that a policy uses.
@@ -262,22 +328,19 @@ impl Kept {
         folder.prune(RECORDS, u64::MAX, is_spared);
     }
 
-    /// Keeps a component that was loaded, and what verified it, by its digest alone: its place may hold another one soon.
+    /// Keeps a component that was loaded, and what verified it, by its digest: its place may hold another one soon.
     ///
     /// # Errors
     /// When a new component finds no room.
     pub(super) fn keep_digest(
         &self,
+        component: &Location,
         asker: Asker<'_>,
         artifact: &Artifact,
         evidence: Option<&Evidence>,
     ) -> Result<(), NoRoom> {
-        self.keep_bytes(asker.policy, artifact)?;
-        if let (Some(folder), Some(evidence)) = (&self.evidence, evidence) {
-            let text = evidence.to_json().to_string();
-            folder.write(&file(&artifact.digest, "json"), &[text.as_bytes()]);
-            folder.prune(RECORDS, ALL_EVIDENCE_BYTES, |_| false);
-        }
+        self.keep_bytes(component, asker, artifact)?;
+        self.keep_evidence(component, asker, artifact, evidence);
         Ok(())
     }
 
@@ -306,7 +369,7 @@ impl Kept {
         if component.image().is_some() && is_other {
             return Ok(());
         }
-        self.keep_bytes(asker.policy, artifact)?;
+        self.keep_bytes(component, asker, artifact)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // Another policy may have pulled the tag meanwhile.
         let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
@@ -317,14 +380,9 @@ impl Kept {
             folder.write(&file(&key, "json"), &[&text]);
             self.prune_records(folder);
         }
-        // What verified other bytes is dropped.
-        let none = is_other.then(Evidence::default);
-        if let (Some(folder), Some(evidence)) = (&self.evidence, evidence.or(none.as_ref())) {
-            let text = evidence.to_json().to_string();
-            folder.write(&file(&key, "json"), &[text.as_bytes()]);
-            folder.prune(RECORDS, ALL_EVIDENCE_BYTES, |_| false);
-        }
         known.insert(key, record);
+        drop(known);
+        self.keep_evidence(component, asker, artifact, evidence);
         Ok(())
     }
 }
@@ -343,6 +401,36 @@ fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<Str
         }
         None => Some(format!("{component} of {}", uid?)),
     }
+}
+
+/// From where a component is loaded, as precisely as its source is allowed: the repository, the keys of ConfigMaps of the
+/// policy's cluster, the file below its folder. `None` for one that cannot be loaded from a file.
+fn origin(component: &Location, asker: Asker<'_>) -> Option<String> {
+    match component {
+        Location::Builtin(_) => None,
+        Location::Image(image) => Some(format!("oci:{}", image.name())),
+        Location::ConfigMap(_) => {
+            let uid = asker.uid.unwrap_or_default();
+            Some(format!("{component} of {uid}"))
+        }
+        Location::File(..) => {
+            let (root, path) = component.file()?;
+            Some(format!("file {} in {}", path.display(), root.display()))
+        }
+    }
+}
+
+/// The file of something about a component with a digest; its name begins with the digest.
+fn beside(digest: &str, what: &str) -> String {
+    let digest = digest.trim_start_matches("sha256:");
+    format!("{digest}-{}", file(what, "json"))
+}
+
+/// The file of what verified a component for one policy: others may demand other signatures.
+fn verified(digest: &str, component: &Location, asker: Asker<'_>) -> Option<String> {
+    let (policy, uid) = (asker.policy, asker.uid.unwrap_or_default());
+    let origin = origin(component, asker)?;
+    Some(beside(digest, &format!("{origin} for {policy} {uid}")))
 }
 
 /// The file of a component.
@@ -389,6 +477,11 @@ mod tests {
         digest: None,
         signed: false,
     };
+
+    /// Where a component lies.
+    fn place() -> Location {
+        location("oci:registry.example/any:v1")
+    }
 
     #[test]
     fn a_restart_finds_what_was_loaded_and_nothing_that_was_changed() {
@@ -521,12 +614,12 @@ mod tests {
                 Some(evidence.clone())
             );
         }
-        // That of other bytes is dropped.
+        // That of other bytes counts no more.
         let at = location("configmap:transom/a/k");
         kept.keep(&at, signed("one"), &artifact(b"other"), None, None)
             .unwrap();
         let found = kept.find(&at, signed("one")).unwrap();
-        assert_eq!(found.evidence, Some(Evidence::default()));
+        assert_eq!(found.evidence, None);
     }
 
     #[test]
@@ -535,11 +628,11 @@ mod tests {
         let root = folder.path().join("components");
         let kept = Kept::new(Some(&root));
         let component = artifact(b"one");
-        kept.keep_digest(ANY, &component, None).unwrap();
+        kept.keep_digest(&place(), ANY, &component, None).unwrap();
         let file = root.join("bytes").join(name(&component.digest));
         let uses: [&dyn Fn(); 2] = [
-            &|| drop(kept.by_digest(&component.digest).unwrap()),
-            &|| kept.keep_digest(ANY, &component, None).unwrap(),
+            &|| drop(kept.by_digest(&place(), ANY, &component.digest).unwrap()),
+            &|| kept.keep_digest(&place(), ANY, &component, None).unwrap(),
         ];
         for used in uses {
             let open = fs::File::open(&file).unwrap();
@@ -574,12 +667,14 @@ mod tests {
         let kept = small(&root, 10);
         let by = |policy| Asker { policy, ..ANY };
         let (used, padded) = (artifact(b"1234"), artifact(b"123456789"));
-        kept.keep_digest(by("good"), &used, None).unwrap();
+        kept.keep_digest(&place(), by("good"), &used, None).unwrap();
         // It is by far the oldest, and stays.
         let open = fs::File::open(root.join("bytes").join(name(&used.digest))).unwrap();
         open.set_modified(UNIX_EPOCH).unwrap();
         let (at, other) = (location("oci:registry.example/a:v1"), by("padding"));
-        let refused = kept.keep_digest(other, &padded, None).unwrap_err();
+        let refused = kept
+            .keep_digest(&place(), other, &padded, None)
+            .unwrap_err();
         assert_eq!(refused, NoRoom { size: 9, most: 10 });
         let refused = kept.keep(&at, other, &padded, None, None).unwrap_err();
         assert!(refused.to_string().contains("9 bytes"), "{refused}");
@@ -587,15 +682,15 @@ mod tests {
         assert!(kept.has_digest(&used.digest) && !kept.has_digest(&padded.digest));
         // One that fits is kept. It goes once its policy uses another one, and not before.
         let (small, next) = (artifact(b"123"), artifact(b"12345"));
-        kept.keep_digest(other, &small, None).unwrap();
-        assert!(kept.keep_digest(other, &next, None).is_err());
+        kept.keep_digest(&place(), other, &small, None).unwrap();
+        assert!(kept.keep_digest(&place(), other, &next, None).is_err());
         kept.use_loaded("padding", BTreeSet::new());
-        kept.keep_digest(other, &next, None).unwrap();
+        kept.keep_digest(&place(), other, &next, None).unwrap();
         assert!(kept.has_digest(&used.digest) && !kept.has_digest(&small.digest));
         // What goes with its policy makes room.
         kept.forget("good");
         kept.use_loaded("padding", BTreeSet::new());
-        kept.keep_digest(other, &padded, None).unwrap();
+        kept.keep_digest(&place(), other, &padded, None).unwrap();
         assert!(!kept.has_digest(&used.digest));
     }
 
@@ -617,24 +712,31 @@ mod tests {
             history.put(&record(number).name(), Some(record(number)));
         }
         for component in &all {
-            small(&root, 6).keep_digest(ANY, component, None).unwrap();
+            small(&root, 6)
+                .keep_digest(&place(), ANY, component, None)
+                .unwrap();
         }
         let kept = small(&root, 6);
         kept.use_histories(&BTreeMap::from([("a".to_owned(), history)]));
-        kept.keep_digest(ANY, &artifact(b"44"), None).unwrap();
+        kept.keep_digest(&place(), ANY, &artifact(b"44"), None)
+            .unwrap();
         assert_eq!(
             all.each_ref().map(|one| kept.has_digest(&one.digest)),
             [false, true, true]
         );
         kept.use_loaded("a", BTreeSet::new());
-        assert!(kept.keep_digest(ANY, &artifact(b"4444"), None).is_err());
+        assert!(
+            kept.keep_digest(&place(), ANY, &artifact(b"4444"), None)
+                .is_err()
+        );
         // What a history names is no new component: without room it works all the same, and is not kept.
         let full = small(&folder.path().join("full"), 1);
         let histories = |history: History| BTreeMap::from([("a".to_owned(), history)]);
         let mut history = History::default();
         history.put(&record(2).name(), Some(record(2)));
         full.use_histories(&histories(history));
-        full.keep_digest(ANY, &artifact(b"22"), None).unwrap();
+        full.keep_digest(&place(), ANY, &artifact(b"22"), None)
+            .unwrap();
         assert!(!full.has_digest(&artifact(b"22").digest));
     }
 
@@ -645,5 +747,87 @@ mod tests {
         let engine = Engine::new(EngineOptions::default()).unwrap();
         let loaded = load::load(&engine, &found.policies[0], &Sources::default());
         history::Record::of(&loaded.ok().unwrap().revision)
+    }
+
+    #[test]
+    fn a_digest_stands_for_a_component_only_where_that_was_loaded_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(&folder.path().join("components")));
+        let of = |uid| Asker {
+            uid: Some(uid),
+            ..ANY
+        };
+        let files = Base::Components("/components".into());
+        let file = |text: &str, base: &Base| Location::parse(text, base).unwrap();
+        // What was loaded, who else may have it by its digest, and who may not.
+        let image = location("oci:registry.example/team/a:v1");
+        let own = [image.clone(), location("oci:registry.example/team/a:v2")];
+        let others = [
+            location("oci:registry.example/team/b:v1"),
+            location("oci:registry.example/team/a/b:v1"),
+            location("configmap:transom/a/k"),
+            file("a.wasm", &files),
+            location("a.wasm"),
+        ];
+        let component = artifact(b"one");
+        kept.keep_digest(&image, of("u"), &component, None).unwrap();
+        let has = |at: &Location, uid| {
+            let found = kept.by_digest(at, of(uid), &component.digest);
+            assert_eq!(
+                found.is_some(),
+                kept.has_from(at, of(uid), &component.digest)
+            );
+            found.is_some()
+        };
+        assert!(own.iter().all(|at| has(at, "u") && has(at, "other")));
+        assert!(!others.iter().any(|at| has(at, "u")));
+        // Nor may a policy without files name what another one loaded from a file.
+        let loaded = file("a.wasm", &files);
+        kept.keep_digest(&loaded, of("u"), &component, None)
+            .unwrap();
+        assert!(has(&loaded, "other"));
+        for text in ["a.wasm", "/components/a.wasm", "file a.wasm in /components"] {
+            assert!(!has(&file(text, &Base::Nowhere), "u"), "{text}");
+        }
+        assert!(!has(&file("../components/a.wasm", &files), "u"));
+        // A ConfigMap belongs to one policy.
+        let map = location("configmap:transom/a/k");
+        kept.keep_digest(&map, of("u"), &component, None).unwrap();
+        assert!(has(&map, "u") && !has(&map, "other"));
+    }
+
+    #[test]
+    fn no_policy_replaces_or_borrows_what_verified_a_component_for_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(&folder.path().join("components")));
+        let at = location("oci:registry.example/a:v1");
+        let by = |policy| Asker {
+            policy,
+            signed: true,
+            ..ANY
+        };
+        let component = artifact(b"one");
+        let strong = Evidence::beside(b"strong".to_vec());
+        let weak = Evidence::beside(b"weak".to_vec());
+        let keep = |policy, evidence: &Evidence| {
+            let evidence = Some(evidence);
+            kept.keep_digest(&at, by(policy), &component, evidence)
+                .unwrap();
+            kept.keep(&at, by(policy), &component, None, evidence)
+                .unwrap();
+        };
+        let found = |policy| {
+            let by_digest = kept.by_digest(&at, by(policy), &component.digest).unwrap();
+            let found = kept.find(&at, by(policy)).unwrap();
+            assert_eq!(by_digest.evidence, found.evidence);
+            assert_eq!(kept.has(&at, by(policy)), found.evidence.is_some());
+            found.evidence
+        };
+        keep("strong", &strong);
+        assert_eq!(found("weak"), None);
+        keep("weak", &weak);
+        keep("none", &Evidence::default());
+        assert_eq!(found("strong"), Some(strong));
+        assert_eq!(found("weak"), Some(weak));
     }
 }

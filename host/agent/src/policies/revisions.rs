@@ -230,11 +230,11 @@ pub(super) fn unkept(
     let Ok(policy) = record.policy() else {
         return BTreeMap::new();
     };
-    let guests = guests(&policy, record);
-    let unkept = guests.filter(|(_, digest)| !components.kept().has_digest(digest));
-    let at = unkept.filter_map(|(spec, digest)| {
+    let at = guests(&policy, record).filter_map(|(spec, digest)| {
         let at = Location::parse(&spec.component, &wanted.base).ok()?;
-        Some((at, digest.clone()))
+        let kept = components.kept();
+        let is_kept = kept.has_from(&at, wanted.asker(&at), digest);
+        (!is_kept).then(|| (at, digest.clone()))
     });
     at.filter(|(at, _)| !matches!(at, Location::Builtin(_)))
         .collect()
@@ -279,7 +279,8 @@ pub(super) fn restore(
         if matches!(location, Location::Builtin(_)) {
             continue;
         }
-        if let Some(held) = components.kept().by_digest(digest) {
+        let asker = wanted.asker(&location);
+        if let Some(held) = components.kept().by_digest(&location, asker, digest) {
             gathered.kept.insert(location, held);
             continue;
         }

@@ -126,10 +126,11 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
 /// at their places now.
 fn take_demanded(components: &Components, job: &Job, gathered: &mut Gathered) {
     for component in &job.wanted.components {
-        let demanded = job.wanted.asker(component).digest;
+        let asker = job.wanted.asker(component);
+        let demanded = asker.digest;
         let absent = |digest: &&str| component.fetch(Some(digest), gathered).is_err();
         if let Some(digest) = demanded.filter(absent)
-            && let Some(held) = components.kept().by_digest(digest)
+            && let Some(held) = components.kept().by_digest(component, asker, digest)
         {
             gathered.kept.insert(component.clone(), held);
         }
@@ -203,17 +204,50 @@ fn may_pass(job: &Job, refusal: &Refusal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::images::Images;
+    use crate::policies::kept::{Asker, Kept};
     use crate::policies::wanted::Wanted;
-    use crate::policies::{BUILTIN, Found};
+    use crate::policies::{BUILTIN, Found, Written};
+    use serde_json::json;
     use transom_artifacts::{Base, Sources};
     use transom_core::rollout::history::Record;
     use transom_engine::{Compiler, EngineOptions};
 
-    #[test]
-    fn a_revision_that_a_busy_machine_cannot_restore_is_tried_again() {
+    /// A policy with a builtin guest.
+    fn written() -> Written {
         let mut found = Found::default();
         found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
-        let written = found.policies.remove(0);
+        found.policies.remove(0)
+    }
+
+    /// A job that has read everything.
+    fn job(name: &Arc<str>, wanted: Wanted) -> Job {
+        Job {
+            number: 1,
+            name: Arc::clone(name),
+            policy: None,
+            refusal: Some(Refusal::new(KnownReason::ManifestInvalid, "")),
+            wanted,
+            gathered: None,
+            slow: false,
+            first: true,
+            pulls: false,
+            history: None,
+            recalls: false,
+            earlier: None,
+        }
+    }
+
+    fn done(ran: Ran) -> Done {
+        match ran {
+            Ran::Done(done) => *done,
+            Ran::Again(_) => panic!("it waits"),
+        }
+    }
+
+    #[test]
+    fn a_revision_that_a_busy_machine_cannot_restore_is_tried_again() {
+        let written = written();
         let sources = Sources::default();
         let engine = Engine::new(EngineOptions::default()).unwrap();
         let loaded = load::load(&engine, &written, &sources).ok().unwrap();
@@ -230,24 +264,59 @@ mod tests {
             compiler: Some(compiler),
             ..EngineOptions::default()
         });
+        let wanted = Wanted::to_restore(&written, false).unwrap();
         let job = Job {
-            number: 1,
-            name: Arc::clone(&loaded.revision.policy.name),
-            policy: None,
-            refusal: Some(Refusal::new(KnownReason::ManifestInvalid, "")),
-            wanted: Wanted::to_restore(&written, false).unwrap(),
-            gathered: None,
-            slow: false,
-            first: true,
-            pulls: false,
             history: Some(history),
-            recalls: false,
-            earlier: None,
+            ..job(&loaded.revision.policy.name, wanted)
         };
-        let Ran::Done(done) = run(&busy.unwrap(), &Components::new(&sources), job) else {
-            panic!("it waits");
-        };
+        let done = done(run(&busy.unwrap(), &Components::new(&sources), job));
         // Without a history the policy goes on to count as one whose revision is still to be restored.
         assert!(done.incomplete && done.result.is_err() && done.history.is_none());
+    }
+
+    #[test]
+    fn a_digest_brings_no_component_from_a_source_that_the_policy_does_not_name() {
+        let mut written = written();
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::new(Some(folder.path()));
+        let sources: Sources = "builtin,configmap:transom/*".parse().unwrap();
+        let images = Images::new(Vec::new());
+        let components = Components::new(&sources).pulling(images, kept.clone());
+        let builtin = written.components().next().unwrap();
+        let artifact = builtin.fetch(None, &Gathered::default()).unwrap();
+        let guest = &mut written.value["spec"]["guests"]["decide"];
+        guest["component"] = json!("configmap:transom/a/k");
+        guest["digest"] = json!(artifact.digest);
+        let policy = load::check(&written.value).ok().unwrap();
+        let at = written.components().next().unwrap();
+        let load = || {
+            let wanted = Wanted::new(&policy, &written, false);
+            let object = at.parts()[0].object.clone();
+            let gathered = Gathered {
+                objects: BTreeMap::from([(object, Ok(None))]),
+                ..Gathered::default()
+            };
+            let job = Job {
+                policy: Some(policy.clone()),
+                refusal: None,
+                gathered: Some(gathered),
+                ..job(&policy.name, wanted)
+            };
+            let engine = Engine::new(EngineOptions::default()).unwrap();
+            done(run(&engine, &components, job)).result
+        };
+        // Another policy has loaded it, from where this agent takes nothing any more.
+        let elsewhere = Location::parse("oci:registry.example/a:v1", &Base::Nowhere).unwrap();
+        let other = Asker {
+            policy: "other",
+            ..Asker::default()
+        };
+        kept.keep_digest(&elsewhere, other, &artifact, None)
+            .unwrap();
+        let refused = load().err().expect("it is loaded from elsewhere");
+        assert_eq!(refused.reason, KnownReason::ComponentNotFound);
+        // What lay at its own place is there for a rollback.
+        kept.keep_digest(&at, other, &artifact, None).unwrap();
+        assert!(load().is_ok());
     }
 }
