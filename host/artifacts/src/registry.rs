@@ -4,19 +4,19 @@
 
 mod access;
 mod failure;
+mod layer;
 mod signatures;
+mod token;
 
 pub use access::{Access, Mirror};
 
 use crate::gathered::{Pulled, Unread};
-use crate::location::MAX_BYTES;
-use crate::signature::Evidence;
+use crate::signature::{Evidence, Signature};
 use access::Place;
-use failure::{broken, failed};
-use futures::TryStreamExt as _;
-use oci_client::Reference;
+use failure::{broken, failed, unread};
+use layer::{LAYERS, blob, layer};
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
-use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
+use oci_client::manifest::OCI_IMAGE_MEDIA_TYPE;
 use serde_json::{Value, json};
 use signatures::Repository;
 use std::time::Duration;
@@ -27,17 +27,14 @@ use transom_core::policy::component::Image;
 
 /// The media type of the configuration, and of the artifact.
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
-/// The media type of the layer, and one that older tools write, because some registries refuse the first.
-const LAYERS: [&str; 2] = [
-    "application/wasm",
-    "application/vnd.wasm.content.layer.v1+wasm",
-];
 /// The most bytes of a manifest.
 const MANIFEST_BYTES: usize = 64 << 10;
 /// How long to wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long to wait for the next bytes of an answer.
 const READ: Duration = Duration::from_secs(30);
+/// What requests call this program.
+const USER_AGENT: &str = concat!("transom/", env!("CARGO_PKG_VERSION"));
 
 /// How long a mirror may take before the next place is asked.
 const MIRROR: Duration = Duration::from_secs(15);
@@ -64,7 +61,7 @@ impl Registries {
             platform_resolver: None,
             connect_timeout: Some(CONNECT),
             read_timeout: Some(READ),
-            user_agent: concat!("transom/", env!("CARGO_PKG_VERSION")),
+            user_agent: USER_AGENT,
             ..ClientConfig::default()
         };
         let client = Client::try_from(config);
@@ -84,14 +81,34 @@ impl Registries {
     /// # Errors
     /// With the failure of the registry itself.
     pub async fn pull(&self, image: &Image, signed: bool) -> Result<Pulled, Unread> {
+        let mut failures = Vec::new();
         for place in self.0.mirrors(image) {
-            let pulled = timeout(MIRROR, self.pull_from(image, &place, signed)).await;
-            if let Ok(Ok(pulled)) = pulled {
-                return Ok(pulled);
-            }
+            let mirror = place.name();
+            let why = match timeout(MIRROR, self.pull_from(image, place, signed)).await {
+                Ok(Ok(pulled)) => return Ok(pulled),
+                Ok(Err(unread)) => unread.message,
+                Err(_) => format!("it takes longer than {} seconds", MIRROR.as_secs()),
+            };
+            failures.push((mirror, why));
         }
-        let pulled = self.pull_from(image, &self.0.place(image), signed).await;
-        pulled.map_err(|unread| self.explained(image, unread))
+        let pulled = self.pull_from(image, self.0.place(image), signed).await;
+        pulled.map_err(|unread| after(image, &failures, self.explained(image, unread)))
+    }
+
+    /// A place with the credential that its requests need. `actions` are those of a token.
+    ///
+    /// # Errors
+    /// When the registry or its token service does not answer, or refuses.
+    async fn admitted(
+        &self,
+        attempt: &str,
+        image: &Image,
+        place: Place,
+        actions: &str,
+    ) -> Result<Place, Unread> {
+        let login = token::login(&self.0, &place, actions).await;
+        let login = login.map_err(|failed| unread(attempt, image, failed))?;
+        Ok(Place { login, ..place })
     }
 
     /// A refusal says which credential would have been there.
@@ -107,14 +124,10 @@ impl Registries {
         unread
     }
 
-    async fn pull_from(
-        &self,
-        image: &Image,
-        place: &Place,
-        signed: bool,
-    ) -> Result<Pulled, Unread> {
+    async fn pull_from(&self, image: &Image, place: Place, signed: bool) -> Result<Pulled, Unread> {
         let failed = |error| failed("pull", image, &error);
-        let Place { reference, login } = place;
+        let place = self.admitted("pull", image, place, "pull").await?;
+        let Place { reference, login } = &place;
         let accepted = [OCI_IMAGE_MEDIA_TYPE];
         let client = self.client_for(image)?;
         let (manifest, _) = client
@@ -124,7 +137,7 @@ impl Registries {
         let layer = layer(image, &manifest)?;
         let bytes = blob(&client, image, reference, &layer).await?;
         let evidence = match signed {
-            true => Some(self.evidence(image, &manifest, &client, place).await?),
+            true => Some(self.evidence(image, &manifest, &client, &place).await?),
             false => None,
         };
         Ok(Pulled {
@@ -152,14 +165,11 @@ impl Registries {
             let found = here.signatures(manifest).await?;
             return Ok(signatures::evidence(manifest, found));
         }
-        let client = self.client_for(image)?;
-        let there = Repository {
-            client: &client,
-            image,
-            place: &origin,
-        };
         // A mirror may be all that can be reached. What it has may be old, so what the registry itself has comes first.
-        let mut found = there.signatures(manifest).await.unwrap_or_default();
+        let mut found = self
+            .at_origin(image, origin, manifest)
+            .await
+            .unwrap_or_default();
         let mirrored = match here.signatures(manifest).await {
             Err(unread) if found.is_empty() => return Err(unread),
             mirrored => mirrored.unwrap_or_default(),
@@ -172,13 +182,33 @@ impl Registries {
         Ok(signatures::evidence(manifest, found))
     }
 
+    /// The signatures at the registry itself.
+    async fn at_origin(
+        &self,
+        image: &Image,
+        origin: Place,
+        manifest: &[u8],
+    ) -> Result<Vec<Signature>, Unread> {
+        let attempt = "find the signatures of";
+        let place = &self.admitted(attempt, image, origin, "pull").await?;
+        let client = &self.client_for(image)?;
+        let there = Repository {
+            client,
+            image,
+            place,
+        };
+        there.signatures(manifest).await
+    }
+
     /// `sha256:<hex>` of the manifest that a tag names now.
     ///
     /// # Errors
     /// When the registry does not tell it.
     pub async fn resolve(&self, image: &Image) -> Result<String, Unread> {
         let client = self.client_for(image)?;
-        let Place { reference, login } = self.0.place(image);
+        let admitted = self.admitted("look up", image, self.0.place(image), "pull");
+        let admitted = admitted.await;
+        let Place { reference, login } = admitted.map_err(|one| self.explained(image, one))?;
         let digest = client.fetch_manifest_digest(&reference, &login).await;
         let digest =
             digest.map_err(|error| self.explained(image, failed("look up", image, &error)))?;
@@ -206,7 +236,9 @@ impl Registries {
             ));
         }
         let failed = |error| self.explained(image, failed("push", image, &error));
-        let Place { reference, login } = self.0.place(image);
+        let admitted = self.admitted("push", image, self.0.place(image), "pull,push");
+        let admitted = admitted.await;
+        let Place { reference, login } = admitted.map_err(|one| self.explained(image, one))?;
         let client = self.client_for(image)?;
         let layer = Digest::of_bytes(component).to_string();
         let config =
@@ -238,181 +270,41 @@ impl Registries {
     }
 }
 
-/// The bytes of a layer: as many as it has, with its digest.
-async fn blob(
-    client: &Client,
-    image: &Image,
-    reference: &Reference,
-    layer: &OciDescriptor,
-) -> Result<Vec<u8>, Unread> {
-    let unread = |reason, why: String| Unread {
-        reason,
-        message: format!("failed to pull `oci:{image}`: {why}"),
-    };
-    let most = u64::try_from(layer.size).unwrap_or_default();
-    let stream = client.pull_blob_stream(reference, layer).await;
-    let mut stream = stream
-        .map_err(|error| failed("pull", image, &error))?
-        .stream;
-    let mut bytes = Vec::new();
-    loop {
-        match stream.try_next().await {
-            Ok(Some(more)) if (bytes.len() + more.len()) as u64 > most => {
-                let why = "the layer has more bytes than its manifest says".to_owned();
-                return Err(unread(KnownReason::ComponentTooLarge, why));
-            }
-            Ok(Some(more)) => bytes.extend_from_slice(&more),
-            Ok(None) => break,
-            Err(_) if bytes.len() as u64 == most => break,
-            Err(_) => {
-                let got = bytes.len();
-                let why = format!("the registry sent {got} of {most} bytes of the layer");
-                return Err(unread(KnownReason::RegistryUnavailable, why));
-            }
-        }
+/// A failure of the registry itself, with those of its mirrors before.
+fn after(image: &Image, mirrors: &[(String, String)], mut unread: Unread) -> Unread {
+    let prefix = format!("failed to pull `oci:{image}`: ");
+    for (mirror, why) in mirrors {
+        let why = why.strip_prefix(&prefix).unwrap_or(why);
+        unread.message += &format!("; before, its mirror `{mirror}` failed: {why}");
     }
-    let (found, expected) = (Digest::of_bytes(&bytes).to_string(), &layer.digest);
-    match found == *expected {
-        true => Ok(bytes),
-        false => {
-            let why = format!(
-                "the registry sent a layer with the digest {found}; the manifest says {expected}"
-            );
-            Err(unread(KnownReason::DigestMismatch, why))
-        }
-    }
-}
-
-/// The one layer of a manifest, if it can hold a component.
-fn layer(image: &Image, manifest: &[u8]) -> Result<OciDescriptor, Unread> {
-    let unfit = |why: String| broken(image, &why);
-    if manifest.len() > MANIFEST_BYTES {
-        return Err(unfit(format!(
-            "its manifest is larger than {MANIFEST_BYTES} bytes"
-        )));
-    }
-    let manifest: OciImageManifest = serde_json::from_slice(manifest)
-        .map_err(|_| unfit("its manifest is not one of an artifact".to_owned()))?;
-    let [layer] = manifest.layers.as_slice() else {
-        let count = manifest.layers.len();
-        return Err(unfit(format!("it has {count} layers; a component has one")));
-    };
-    if !LAYERS.contains(&layer.media_type.as_str()) {
-        let expected = LAYERS[0];
-        return Err(unfit(format!(
-            "its layer is not of the media type `{expected}`"
-        )));
-    }
-    if !(1..=MAX_BYTES).contains(&u64::try_from(layer.size).unwrap_or_default()) {
-        return Err(Unread {
-            reason: KnownReason::ComponentTooLarge,
-            message: format!(
-                "failed to pull `oci:{image}`: its layer has {} bytes; a component has 1 to {MAX_BYTES}",
-                layer.size
-            ),
-        });
-    }
-    if Image::parse(&format!("r.r/r@{}", layer.digest)).is_none() {
-        return Err(unfit(
-            "the digest of its layer is not `sha256:HEX`".to_owned(),
-        ));
-    }
-    // Without further addresses: only the registry itself is asked.
-    Ok(OciDescriptor {
-        media_type: layer.media_type.clone(),
-        digest: layer.digest.clone(),
-        size: layer.size,
-        ..OciDescriptor::default()
-    })
+    unread
 }
 
 #[cfg(test)]
 mod tests {
+    use super::token::tests::{Server, access};
     use super::*;
 
-    fn refused(change: impl FnOnce(&mut Value)) -> Result<i64, (KnownReason, String)> {
-        let digest = format!("sha256:{}", "0a".repeat(32));
-        let layer = json!({"mediaType": "application/wasm", "digest": digest, "size": 9,
-            "urls": ["http://elsewhere.example"]});
-        let mut manifest = json!({"schemaVersion": 2, "config": {"mediaType": CONFIG, "digest": digest, "size": 2},
-            "layers": [layer]});
-        change(&mut manifest);
-        let image = Image::parse("registry.example/taints:v1").unwrap();
-        let found = super::layer(&image, manifest.to_string().as_bytes());
-        if let Ok(layer) = &found {
-            assert_eq!(layer.urls, None);
-        }
-        found.map(|layer| layer.size).map_err(|unread| {
-            assert!(unread.message.contains("registry.example/taints:v1"));
-            (unread.reason, unread.message)
-        })
-    }
-
     #[test]
-    fn takes_one_layer_of_wasm() {
-        assert_eq!(refused(|_| {}), Ok(9));
-        let older = |manifest: &mut Value| manifest["layers"][0]["mediaType"] = json!(LAYERS[1]);
-        assert_eq!(refused(older), Ok(9));
-    }
-
-    #[test]
-    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
-    fn refuses_any_other_manifest() {
-        let cases: [(&str, Value, KnownReason, &str); 7] = [
-            (
-                "/layers",
-                json!([]),
-                KnownReason::ComponentInvalid,
-                "0 layers",
-            ),
-            (
-                "/layers",
-                json!([1]),
-                KnownReason::ComponentInvalid,
-                "not one of an artifact",
-            ),
-            (
-                "/layers/0/mediaType",
-                json!("text/plain"),
-                KnownReason::ComponentInvalid,
-                "application/wasm",
-            ),
-            (
-                "/layers/0/size",
-                json!(0),
-                KnownReason::ComponentTooLarge,
-                "0 bytes",
-            ),
-            (
-                "/layers/0/size",
-                json!(-1),
-                KnownReason::ComponentTooLarge,
-                "-1 bytes",
-            ),
-            (
-                "/layers/0/size",
-                json!(MAX_BYTES + 1),
-                KnownReason::ComponentTooLarge,
-                "8388609 bytes",
-            ),
-            (
-                "/layers/0/digest",
-                json!("sha512:00"),
-                KnownReason::ComponentInvalid,
-                "sha256:HEX",
-            ),
-        ];
-        for (at, value, reason, part) in cases {
-            let put = |manifest: &mut Value| *manifest.pointer_mut(at).unwrap() = value.clone();
-            let (found, message) = refused(put).unwrap_err();
-            assert!(
-                found == reason && message.contains(part),
-                "{at} {value}: {message}"
-            );
-        }
-        let (_, message) =
-            refused(|manifest| manifest["annotations"] = json!({"a": "x".repeat(70_000)}))
-                .unwrap_err();
-        assert!(message.contains("larger than"), "{message}");
+    fn a_failure_names_the_mirrors_that_failed_before() {
+        let registry = Server::start(|_, _| (404, String::new(), "canary"));
+        let (address, closed) = (registry.address.clone(), "127.0.0.1:1");
+        let mirror = |from: &str| format!("{from}={closed}/copy").parse().unwrap();
+        let mirrors = [mirror(&address), mirror("registry.example")];
+        let registries = Registries::new(access(&address, &mirrors)).unwrap();
+        let image = Image::parse(&format!("{address}/team/a:v1")).unwrap();
+        let pulled = registries.pull(&image, false);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let unread = runtime.block_on(pulled).unwrap_err();
+        assert_eq!(unread.reason, KnownReason::ComponentNotFound);
+        let expected = format!(
+            "failed to pull `oci:{image}`: the registry does not have it; before, its mirror `{closed}/copy/team/a` failed: \
+             failed to connect to the registry"
+        );
+        let message = unread.message;
+        assert!(
+            message.starts_with(&expected) && !message.contains("canary"),
+            "{message}"
+        );
     }
 }

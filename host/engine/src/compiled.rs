@@ -40,7 +40,7 @@ pub(crate) struct Cache(PrivateFolder);
 impl Cache {
     /// The cache in a folder; `None` when it cannot be used or other users have access.
     pub(crate) fn open(folder: &Path) -> Option<Self> {
-        PrivateFolder::open(folder).map(Self)
+        PrivateFolder::open(folder).ok().map(Self)
     }
 
     /// The code of the component with this digest, if an engine with the same version and settings kept it.
@@ -57,8 +57,8 @@ impl Cache {
 
     /// Keeps the code of a component. Code that cannot be kept is compiled again the next time.
     pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, code: &[u8]) {
-        self.0
-            .write(&name(wasm, digest), &[&checksum(digest, code), code]);
+        let (name, checksum) = (name(wasm, digest), checksum(digest, code));
+        let _ = self.0.write(&name, &[&checksum, code]);
         self.0.prune(FILES, BYTES, |_| false);
     }
 }

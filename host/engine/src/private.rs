@@ -23,22 +23,29 @@ pub struct PrivateFolder {
 }
 
 impl PrivateFolder {
-    /// Opens a folder, which is created when it is missing; `None` when it cannot be used or other users have access.
-    pub fn open(folder: &Path) -> Option<Self> {
+    /// Opens a folder, which is created when it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be written, or other users have access.
+    pub fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(folder)
-            .ok()?;
+            .create(folder)?;
         let probe = folder.join(format!(".{}", process::id()));
-        let user = anew(&probe).and_then(|file| file.metadata()).ok()?.uid();
-        fs::remove_file(&probe).ok()?;
-        let about = fs::symlink_metadata(folder).ok()?;
+        let user = anew(&probe)?.metadata()?.uid();
+        fs::remove_file(&probe)?;
+        let about = fs::symlink_metadata(folder)?;
         let ours = about.is_dir() && about.uid() == user && about.mode() & OTHERS == 0;
-        ours.then(|| Self {
-            folder: folder.to_owned(),
-            user,
-        })
+        match ours {
+            true => Ok(Self {
+                folder: folder.to_owned(),
+                user,
+            }),
+            false => Err(io::Error::other(
+                "it is a link, or other users have access to it",
+            )),
+        }
     }
 
     /// Reads a file of at most so many bytes.
@@ -64,9 +71,11 @@ impl PrivateFolder {
         Ok(bytes)
     }
 
-    /// Writes a file from several pieces; a concurrent reader sees all of it or nothing. What cannot be written is not
-    /// kept.
-    pub fn write(&self, name: &str, pieces: &[&[u8]]) {
+    /// Writes a file from several pieces; a concurrent reader sees all of it or nothing.
+    ///
+    /// # Errors
+    /// When it cannot be written; nothing is kept then.
+    pub fn write(&self, name: &str, pieces: &[&[u8]]) -> io::Result<()> {
         // Several threads may write the same file.
         let number = WRITES.fetch_add(1, Ordering::Relaxed);
         let partial = format!("{name}.partial-{}-{number}", process::id());
@@ -75,12 +84,9 @@ impl PrivateFolder {
             let mut file = anew(&partial)?;
             pieces.iter().try_for_each(|piece| file.write_all(piece))
         };
-        if fill()
+        fill()
             .and_then(|()| fs::rename(&partial, self.folder.join(name)))
-            .is_err()
-        {
-            let _ = fs::remove_file(&partial);
-        }
+            .inspect_err(|_| drop(fs::remove_file(&partial)))
     }
 
     /// Whether there is such a file; it may be unfit to be read.
@@ -144,7 +150,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("private");
         let private = PrivateFolder::open(&path).unwrap();
-        private.write("a", &[b"12"]);
+        private.write("a", &[b"12"]).unwrap();
         assert_eq!(private.read("a", 2).unwrap(), b"12");
         let stranger = PrivateFolder {
             user: private.user.wrapping_add(1),
@@ -155,10 +161,13 @@ mod tests {
             fs::set_permissions(path.join("a"), fs::Permissions::from_mode(mode)).unwrap();
             assert!(private.read("a", 2).is_err(), "{mode:o}");
         }
-        private.write("a", &[b"34"]);
+        private.write("a", &[b"34"]).unwrap();
         assert_eq!(private.read("a", 2).unwrap(), b"34", "it is replaced");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(PrivateFolder::open(&path).is_none());
+        let refused = PrivateFolder::open(&path).unwrap_err().to_string();
+        assert!(refused.contains("other users"), "{refused}");
+        let below = path.join("a").join("b");
+        assert!(PrivateFolder::open(&below).is_err(), "below a file");
     }
 
     #[test]
@@ -173,7 +182,7 @@ mod tests {
             names.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
         };
         for (age, name) in ["d", "c", "b", "a"].iter().enumerate() {
-            private.write(name, &[b"12", b"34"]);
+            private.write(name, &[b"12", b"34"]).unwrap();
             let file = fs::File::open(path.join(name)).unwrap();
             let then = SystemTime::now() - Duration::from_secs(60 * (age as u64 + 1));
             file.set_modified(then).unwrap();

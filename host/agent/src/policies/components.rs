@@ -75,6 +75,11 @@ impl Components {
         }
     }
 
+    /// Tells that components are not kept for the next start, if they are not.
+    pub(crate) fn tell_unusable(&self) {
+        self.kept.tell_unusable();
+    }
+
     /// The components that were loaded.
     pub(super) fn kept(&self) -> &Kept {
         &self.kept

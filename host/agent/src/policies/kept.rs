@@ -2,18 +2,25 @@
 //! which digest a tag had when it was first pulled.
 
 mod in_use;
+mod keeping;
+mod names;
 
+use crate::telemetry;
 use in_use::InUse;
+pub(super) use keeping::NoRoom;
+use names::{beside, file, key, name, origin, verified};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use transom_api::KnownReason;
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Artifact, Held, Location, MAX_BYTES};
 use transom_core::digest::Digest;
-use transom_core::policy::component::Image;
 use transom_core::rollout::history::History;
+use transom_core::signal::Signal;
 use transom_engine::PrivateFolder;
 
 /// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were not
@@ -66,24 +73,6 @@ impl Default for Most {
     }
 }
 
-/// That a new component finds no room.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct NoRoom {
-    size: u64,
-    most: u64,
-}
-
-impl fmt::Display for NoRoom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { size, most } = self;
-        write!(
-            f,
-            "failed to keep its {size} bytes: the cache takes {most} bytes, and what the active and the previous revisions of \
-             policies use stays there"
-        )
-    }
-}
-
 /// The components that were loaded. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Kept {
@@ -97,18 +86,62 @@ pub(crate) struct Kept {
     /// Held while room is made.
     in_use: Arc<Mutex<InUse>>,
     most: Most,
+    /// Why a folder cannot be used.
+    unusable: Option<String>,
+    /// Whether it was told that something could not be kept.
+    told: Arc<AtomicBool>,
 }
 
 impl Kept {
-    /// Keeps components in a folder; only what tags mean, and only for this run, when it cannot be used.
+    /// Keeps components in a folder; only what tags mean, and only for this run, when it cannot be used. That is
+    /// [told](Kept::tell_unusable) by whoever has others rely on it.
     pub(crate) fn new(folder: Option<&Path>) -> Self {
-        let open = |name: &str| PrivateFolder::open(&folder?.join(name));
+        let mut unusable = None;
+        let mut open = |name: &str| {
+            let Some(folder) = folder else {
+                let why = "neither XDG_CACHE_HOME nor HOME names a folder for it";
+                unusable = Some(why.to_owned());
+                return None;
+            };
+            let folder = folder.join(name);
+            let opened = PrivateFolder::open(&folder);
+            let failed =
+                |error| unusable = Some(format!("failed to use `{}`: {error}", folder.display()));
+            opened.map_err(failed).ok()
+        };
+        let (components, records) = (open("bytes"), open("records"));
+        let (origins, evidence) = (open("origins"), open("signatures"));
         Self {
-            components: open("bytes"),
-            records: open("records"),
-            origins: open("origins"),
-            evidence: open("signatures"),
+            components,
+            records,
+            origins,
+            evidence,
+            unusable,
             ..Self::default()
+        }
+    }
+
+    /// Why components are not kept, if they are not.
+    fn unusable(&self) -> Option<String> {
+        let why = self.unusable.as_ref()?;
+        Some(format!(
+            "components are not kept for the next start, which will need their registries: {why}"
+        ))
+    }
+
+    /// Tells that components are not kept, if they are not.
+    pub(crate) fn tell_unusable(&self) {
+        self.unusable().into_iter().for_each(tell);
+    }
+
+    /// Tells once that something could not be kept.
+    fn take_written(&self, written: io::Result<()>) {
+        if let Err(error) = written
+            && !self.told.swap(true, Ordering::Relaxed)
+        {
+            tell(format!(
+                "failed to keep a component for the next start: {error}"
+            ));
         }
     }
 
@@ -231,222 +264,15 @@ impl Kept {
     fn in_use(&self) -> MutexGuard<'_, InUse> {
         self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Never removes what the active and previous revisions of these policies use, from now on; nor what was loaded.
-    pub(super) fn use_histories(&self, histories: &BTreeMap<String, History>) {
-        self.in_use().kept(histories);
-    }
-
-    /// The same for one policy whose history has changed.
-    pub(super) fn use_history(&self, policy: &str, history: &History) {
-        self.in_use().kept_of(policy, history);
-    }
-
-    /// The same for what a policy has loaded and may put to work.
-    pub(super) fn use_loaded(&self, policy: &str, digests: BTreeSet<String>) {
-        self.in_use().loaded(policy, digests);
-    }
-
-    /// A policy is gone, and uses nothing any more.
-    pub(super) fn forget(&self, policy: &str) {
-        self.in_use().forget(policy);
-    }
-
-    /// Writes the bytes of a component that a policy has loaded, unless they are there, and from where; makes room for them.
-    ///
-    /// # Errors
-    /// When a new component finds no room. One that a policy uses already is not kept then, and works all the same.
-    fn keep_bytes(
-        &self,
-        component: &Location,
-        asker: Asker<'_>,
-        artifact: &Artifact,
-    ) -> Result<(), NoRoom> {
-        let Some(folder) = &self.components else {
-            return Ok(());
-        };
-        let name = name(&artifact.digest);
-        let mut in_use = self.in_use();
-        let there = folder.read(&name, MAX_BYTES);
-        if there.is_ok_and(|bytes| *bytes == *artifact.bytes) {
-            folder.touch(&name);
-        } else {
-            let (size, Most { files, bytes }) = (artifact.bytes.len() as u64, self.most);
-            let left = bytes.saturating_sub(size);
-            let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
-            let fits = size <= bytes && folder.prune(files.saturating_sub(1), left, is_spared);
-            match fits {
-                true => folder.write(&name, &[&artifact.bytes]),
-                false if in_use.has(&artifact.digest) => {}
-                false => return Err(NoRoom { size, most: bytes }),
-            }
-        }
-        in_use.add(asker.policy, &artifact.digest);
-        drop(in_use);
-        if let (Some(folder), Some(origin)) = (&self.origins, origin(component, asker)) {
-            let name = beside(&artifact.digest, &origin);
-            folder.write(&name, &[origin.as_bytes()]);
-            self.prune_beside(folder, u64::MAX);
-        }
-        Ok(())
-    }
-
-    /// Keeps what verified a component for a policy.
-    fn keep_evidence(
-        &self,
-        component: &Location,
-        asker: Asker<'_>,
-        artifact: &Artifact,
-        evidence: Option<&Evidence>,
-    ) {
-        let name = verified(&artifact.digest, component, asker);
-        if let (Some(folder), Some(name), Some(evidence)) = (&self.evidence, name, evidence) {
-            let text = evidence.to_json().to_string();
-            folder.write(&name, &[text.as_bytes()]);
-            self.prune_beside(folder, ALL_EVIDENCE_BYTES);
-        }
-    }
-
-    /// Removes what was not used for longest and is not about a component that a policy uses.
-    fn prune_beside(&self, folder: &PrivateFolder, bytes: u64) {
-        let in_use = self.in_use();
-        let is_spared = |name: &str| {
-            let digest = name.split('-').next().unwrap_or_default();
-            in_use.has(&format!("sha256:{digest}"))
-        };
-        folder.prune(RECORDS, bytes, is_spared);
-    }
-
-    /// Removes the records that were not used for longest and are not of a component that a policy uses.
-    fn prune_records(&self, folder: &PrivateFolder) {
-        let in_use = self.in_use();
-        let is_spared = |name: &str| {
-            let record = folder.read(name, RECORD_BYTES).ok();
-            let record = record.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
-            record.is_some_and(|record| in_use.has(&record.digest))
-        };
-        folder.prune(RECORDS, u64::MAX, is_spared);
-    }
-
-    /// Keeps a component that was loaded, and what verified it, by its digest: its place may hold another one soon.
-    ///
-    /// # Errors
-    /// When a new component finds no room.
-    pub(super) fn keep_digest(
-        &self,
-        component: &Location,
-        asker: Asker<'_>,
-        artifact: &Artifact,
-        evidence: Option<&Evidence>,
-    ) -> Result<(), NoRoom> {
-        self.keep_bytes(component, asker, artifact)?;
-        self.keep_evidence(component, asker, artifact, evidence);
-        Ok(())
-    }
-
-    /// Keeps a component that was loaded. A tag keeps the meaning that it had first.
-    ///
-    /// # Errors
-    /// When a new component finds no room.
-    pub(super) fn keep(
-        &self,
-        component: &Location,
-        asker: Asker<'_>,
-        artifact: &Artifact,
-        manifest: Option<&str>,
-        evidence: Option<&Evidence>,
-    ) -> Result<(), NoRoom> {
-        let Some(key) = key(component, asker) else {
-            return Ok(());
-        };
-        let record = Record {
-            component: key.clone(),
-            digest: artifact.digest.clone(),
-            manifest: manifest.map(str::to_owned),
-        };
-        let before = self.record(component, asker);
-        let is_other = before.is_some_and(|before| before.digest != record.digest);
-        if component.image().is_some() && is_other {
-            return Ok(());
-        }
-        self.keep_bytes(component, asker, artifact)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another policy may have pulled the tag meanwhile.
-        let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
-        if !known.get(&key).is_none_or(first) {
-            return Ok(());
-        }
-        if let (Some(folder), Ok(text)) = (&self.records, serde_json::to_vec(&record)) {
-            folder.write(&file(&key, "json"), &[&text]);
-            self.prune_records(folder);
-        }
-        known.insert(key, record);
-        drop(known);
-        self.keep_evidence(component, asker, artifact, evidence);
-        Ok(())
-    }
 }
 
-/// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with a
-/// digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
-fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<String> {
-    match component.image() {
-        Some(image) => {
-            let tag = image.tag.clone().filter(|_| image.digest.is_none());
-            let image = Image {
-                tag,
-                ..image.clone()
-            };
-            Some(format!("{image} {}", digest.unwrap_or("first pulled")))
-        }
-        None => Some(format!("{component} of {}", uid?)),
-    }
-}
-
-/// From where a component is loaded, as precisely as its source is allowed: the repository, the keys of ConfigMaps of the
-/// policy's cluster, the file below its folder. `None` for one that cannot be loaded from a file.
-fn origin(component: &Location, asker: Asker<'_>) -> Option<String> {
-    match component {
-        Location::Builtin(_) => None,
-        Location::Image(image) => Some(format!("oci:{}", image.name())),
-        Location::ConfigMap(_) => {
-            let uid = asker.uid.unwrap_or_default();
-            Some(format!("{component} of {uid}"))
-        }
-        Location::File(..) => {
-            let (root, path) = component.file()?;
-            Some(format!("file {} in {}", path.display(), root.display()))
-        }
-    }
-}
-
-/// The file of something about a component with a digest; its name begins with the digest.
-fn beside(digest: &str, what: &str) -> String {
-    let digest = digest.trim_start_matches("sha256:");
-    format!("{digest}-{}", file(what, "json"))
-}
-
-/// The file of what verified a component for one policy: others may demand other signatures.
-fn verified(digest: &str, component: &Location, asker: Asker<'_>) -> Option<String> {
-    let (policy, uid) = (asker.policy, asker.uid.unwrap_or_default());
-    let origin = origin(component, asker)?;
-    Some(beside(digest, &format!("{origin} for {policy} {uid}")))
-}
-
-/// The file of a component.
-fn name(digest: &str) -> String {
-    format!("{}.wasm", digest.trim_start_matches("sha256:"))
-}
-
-/// The digest of the component in a file.
-fn digest_of(name: &str) -> Option<String> {
-    Some(format!("sha256:{}", name.strip_suffix(".wasm")?))
-}
-
-/// The file of a record.
-fn file(key: &str, form: &str) -> String {
-    let digest = Digest::of_bytes(key.as_bytes()).to_string();
-    format!("{}.{form}", digest.trim_start_matches("sha256:"))
+/// Tells that the cache cannot be used as it should.
+fn tell(message: String) {
+    telemetry::tell(&Signal::Unreadable {
+        place: "the cache of components".to_owned(),
+        reason: KnownReason::ReadFailed,
+        message,
+    });
 }
 
 #[cfg(test)]
@@ -640,6 +466,22 @@ mod tests {
             used();
             assert_ne!(open.metadata().unwrap().modified().unwrap(), UNIX_EPOCH);
         }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(
+            Kept::new(Some(&folder.path().join("good"))).unusable(),
+            None
+        );
+        let why = Kept::new(Some(&file)).unusable().unwrap();
+        assert!(why.contains(&file.display().to_string()), "{why}");
+        let why = Kept::new(None).unusable().unwrap();
+        assert!(why.contains("XDG_CACHE_HOME"), "{why}");
+        assert_eq!(Kept::default().unusable(), None, "none is wanted");
     }
 
     #[test]

@@ -100,6 +100,12 @@ impl Place {
         Self { reference, login }
     }
 
+    /// The registry and the repository.
+    pub(super) fn name(&self) -> String {
+        let reference = &self.reference;
+        format!("{}/{}", reference.registry(), reference.repository())
+    }
+
     /// Whether two places are one repository.
     pub(super) fn is_with(&self, other: &Self) -> bool {
         let of = |at: &Self| {
@@ -287,7 +293,7 @@ fn certificates(pem: &[u8]) -> Option<Vec<Certificate>> {
 }
 
 /// Whether a registry is on this machine.
-fn is_loopback(registry: &str) -> bool {
+pub(super) fn is_loopback(registry: &str) -> bool {
     let host = match registry.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => registry,

@@ -5,6 +5,9 @@ use oci_client::errors::{OciDistributionError, OciErrorCode};
 use transom_api::KnownReason;
 use transom_core::policy::component::Image;
 
+/// What messages call a registry.
+pub(super) const REGISTRY: &str = "the registry";
+
 /// That an artifact holds no component.
 pub(super) fn broken(image: &Image, why: &str) -> Unread {
     Unread {
@@ -15,7 +18,11 @@ pub(super) fn broken(image: &Image, why: &str) -> Unread {
 
 /// What was attempted on which artifact, and why it failed.
 pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError) -> Unread {
-    let (reason, why) = why(error);
+    unread(attempt, image, why(error))
+}
+
+/// What was attempted on which artifact, and why it failed, in one word and for people.
+pub(super) fn unread(attempt: &str, image: &Image, (reason, why): (KnownReason, String)) -> Unread {
     Unread {
         reason,
         message: format!("failed to {attempt} `oci:{image}`: {why}"),
@@ -26,10 +33,10 @@ pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError)
 pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
     use OciDistributionError as E;
     match error {
-        E::UnauthorizedError { .. } | E::AuthenticationFailure(_) => forbidden(),
+        E::UnauthorizedError { .. } | E::AuthenticationFailure(_) => forbidden(REGISTRY),
         E::ServerError {
             code: 401 | 403, ..
-        } => forbidden(),
+        } => forbidden(REGISTRY),
         E::ServerError { code: 404, .. } | E::ImageManifestNotFoundError(_) => not_found(),
         E::ServerError { code, .. } => {
             unavailable(format!("the registry answered with status {code}"))
@@ -42,21 +49,25 @@ pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
             let why = "the registry sent other bytes than the digest says";
             (KnownReason::DigestMismatch, why.to_owned())
         }
-        E::RequestError(error) if error.is_timeout() => {
-            unavailable("the registry does not answer in time".to_owned())
-        }
-        E::RequestError(error) if error.is_redirect() => {
-            unavailable("the registry redirects without end".to_owned())
-        }
-        // No more is shown: a cause may hold the address with a token, or the names in a certificate.
-        E::RequestError(error) if error.is_connect() => unavailable(
-            "failed to connect to the registry: its name, its port, the network or its certificate"
-                .to_owned(),
-        ),
-        E::RequestError(_) => unavailable("the connection to the registry broke".to_owned()),
+        E::RequestError(error) => unanswered(REGISTRY, error),
         E::RegistryTokenDecodeError(_) => unavailable("its token cannot be read".to_owned()),
         _ => unavailable("the registry does not answer as the protocol says".to_owned()),
     }
+}
+
+/// Why there is no answer of a registry, or of its token service.
+pub(super) fn unanswered(who: &str, error: &reqwest::Error) -> (KnownReason, String) {
+    unavailable(match error {
+        error if error.is_timeout() => format!("{who} does not answer in time"),
+        error if error.is_redirect() => {
+            format!("{who} redirects without end, or to where TLS is not used")
+        }
+        // No more is shown: a cause may hold the address with a token, or the names in a certificate.
+        error if error.is_connect() => format!(
+            "failed to connect to {who}: its name, its port, the network or its certificate"
+        ),
+        _ => format!("the connection to {who} broke"),
+    })
 }
 
 /// Why a registry refused a request, by the codes of its answer.
@@ -64,7 +75,7 @@ fn refused(codes: &[&OciErrorCode]) -> (KnownReason, String) {
     use OciErrorCode as C;
     let has = |named: &[C]| codes.iter().any(|code| named.contains(code));
     if has(&[C::Unauthorized, C::Denied]) {
-        forbidden()
+        forbidden(REGISTRY)
     } else if has(&[
         C::ManifestUnknown,
         C::NameUnknown,
@@ -84,11 +95,12 @@ fn not_found() -> (KnownReason, String) {
     (KnownReason::ComponentNotFound, why.to_owned())
 }
 
-fn forbidden() -> (KnownReason, String) {
-    let why = "the registry refuses access; check the credentials of --registry-config";
-    (KnownReason::RegistryForbidden, why.to_owned())
+/// That a registry or its token service does not take the credential, or demands one.
+pub(super) fn forbidden(who: &str) -> (KnownReason, String) {
+    let why = format!("{who} refuses access; check the credentials of --registry-config");
+    (KnownReason::RegistryForbidden, why)
 }
 
-fn unavailable(why: String) -> (KnownReason, String) {
+pub(super) fn unavailable(why: String) -> (KnownReason, String) {
     (KnownReason::RegistryUnavailable, why)
 }

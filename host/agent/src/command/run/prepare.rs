@@ -117,9 +117,13 @@ fn components(args: &RunArgs) -> Components {
         true => Some(HISTORY),
         false => args.server.lease_namespace.as_deref(),
     };
+    let reading = args.reconcile.reading();
+    if args.asked.is_none() {
+        reading.tell_unusable();
+    }
     match namespace.filter(|_| args.asked.is_none()) {
-        Some(namespace) => args.reconcile.reading().remembering(namespace),
-        None => args.reconcile.reading(),
+        Some(namespace) => reading.remembering(namespace),
+        None => reading,
     }
 }
 

@@ -1,0 +1,185 @@
+//! Keeps what was loaded. Room is made by removing what no policy uses.
+
+use super::names::{beside, digest_of, file, key, name, origin, verified};
+use super::{ALL_EVIDENCE_BYTES, Asker, Kept, Most, RECORD_BYTES, RECORDS, Record};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::PoisonError;
+use transom_artifacts::signature::Evidence;
+use transom_artifacts::{Artifact, Location, MAX_BYTES};
+use transom_core::rollout::history::History;
+use transom_engine::PrivateFolder;
+
+/// That a new component finds no room.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::policies) struct NoRoom {
+    pub(super) size: u64,
+    pub(super) most: u64,
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { size, most } = self;
+        write!(
+            f,
+            "failed to keep its {size} bytes: the cache takes {most} bytes, and what the active and the previous revisions of \
+             policies use stays there"
+        )
+    }
+}
+
+impl Kept {
+    /// Never removes what the active and previous revisions of these policies use, from now on; nor what was loaded.
+    pub(in crate::policies) fn use_histories(&self, histories: &BTreeMap<String, History>) {
+        self.in_use().kept(histories);
+    }
+
+    /// The same for one policy whose history has changed.
+    pub(in crate::policies) fn use_history(&self, policy: &str, history: &History) {
+        self.in_use().kept_of(policy, history);
+    }
+
+    /// The same for what a policy has loaded and may put to work.
+    pub(in crate::policies) fn use_loaded(&self, policy: &str, digests: BTreeSet<String>) {
+        self.in_use().loaded(policy, digests);
+    }
+
+    /// A policy is gone, and uses nothing any more.
+    pub(in crate::policies) fn forget(&self, policy: &str) {
+        self.in_use().forget(policy);
+    }
+
+    /// Writes the bytes of a component that a policy has loaded, unless they are there, and from where; makes room for them.
+    ///
+    /// # Errors
+    /// When a new component finds no room. One that a policy uses already is not kept then, and works all the same.
+    fn keep_bytes(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+    ) -> Result<(), NoRoom> {
+        let Some(folder) = &self.components else {
+            return Ok(());
+        };
+        let name = name(&artifact.digest);
+        let mut in_use = self.in_use();
+        let there = folder.read(&name, MAX_BYTES);
+        if there.is_ok_and(|bytes| *bytes == *artifact.bytes) {
+            folder.touch(&name);
+        } else {
+            let (size, Most { files, bytes }) = (artifact.bytes.len() as u64, self.most);
+            let left = bytes.saturating_sub(size);
+            let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
+            let fits = size <= bytes && folder.prune(files.saturating_sub(1), left, is_spared);
+            match fits {
+                true => self.take_written(folder.write(&name, &[&artifact.bytes])),
+                false if in_use.has(&artifact.digest) => {}
+                false => return Err(NoRoom { size, most: bytes }),
+            }
+        }
+        in_use.add(asker.policy, &artifact.digest);
+        drop(in_use);
+        if let (Some(folder), Some(origin)) = (&self.origins, origin(component, asker)) {
+            let name = beside(&artifact.digest, &origin);
+            self.take_written(folder.write(&name, &[origin.as_bytes()]));
+            self.prune_beside(folder, u64::MAX);
+        }
+        Ok(())
+    }
+
+    /// Keeps what verified a component for a policy.
+    fn keep_evidence(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+        evidence: Option<&Evidence>,
+    ) {
+        let name = verified(&artifact.digest, component, asker);
+        if let (Some(folder), Some(name), Some(evidence)) = (&self.evidence, name, evidence) {
+            let text = evidence.to_json().to_string();
+            self.take_written(folder.write(&name, &[text.as_bytes()]));
+            self.prune_beside(folder, ALL_EVIDENCE_BYTES);
+        }
+    }
+
+    /// Removes what was not used for longest and is not about a component that a policy uses.
+    fn prune_beside(&self, folder: &PrivateFolder, bytes: u64) {
+        let in_use = self.in_use();
+        let is_spared = |name: &str| {
+            let digest = name.split('-').next().unwrap_or_default();
+            in_use.has(&format!("sha256:{digest}"))
+        };
+        folder.prune(RECORDS, bytes, is_spared);
+    }
+
+    /// Removes the records that were not used for longest and are not of a component that a policy uses.
+    fn prune_records(&self, folder: &PrivateFolder) {
+        let in_use = self.in_use();
+        let is_spared = |name: &str| {
+            let record = folder.read(name, RECORD_BYTES).ok();
+            let record = record.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+            record.is_some_and(|record| in_use.has(&record.digest))
+        };
+        folder.prune(RECORDS, u64::MAX, is_spared);
+    }
+
+    /// Keeps a component that was loaded, and what verified it, by its digest: its place may hold another one soon.
+    ///
+    /// # Errors
+    /// When a new component finds no room.
+    pub(in crate::policies) fn keep_digest(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+        evidence: Option<&Evidence>,
+    ) -> Result<(), NoRoom> {
+        self.keep_bytes(component, asker, artifact)?;
+        self.keep_evidence(component, asker, artifact, evidence);
+        Ok(())
+    }
+
+    /// Keeps a component that was loaded. A tag keeps the meaning that it had first.
+    ///
+    /// # Errors
+    /// When a new component finds no room.
+    pub(in crate::policies) fn keep(
+        &self,
+        component: &Location,
+        asker: Asker<'_>,
+        artifact: &Artifact,
+        manifest: Option<&str>,
+        evidence: Option<&Evidence>,
+    ) -> Result<(), NoRoom> {
+        let Some(key) = key(component, asker) else {
+            return Ok(());
+        };
+        let record = Record {
+            component: key.clone(),
+            digest: artifact.digest.clone(),
+            manifest: manifest.map(str::to_owned),
+        };
+        let before = self.record(component, asker);
+        let is_other = before.is_some_and(|before| before.digest != record.digest);
+        if component.image().is_some() && is_other {
+            return Ok(());
+        }
+        self.keep_bytes(component, asker, artifact)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another policy may have pulled the tag meanwhile.
+        let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
+        if !known.get(&key).is_none_or(first) {
+            return Ok(());
+        }
+        if let (Some(folder), Ok(text)) = (&self.records, serde_json::to_vec(&record)) {
+            self.take_written(folder.write(&file(&key, "json"), &[&text]));
+            self.prune_records(folder);
+        }
+        known.insert(key, record);
+        drop(known);
+        self.keep_evidence(component, asker, artifact, evidence);
+        Ok(())
+    }
+}

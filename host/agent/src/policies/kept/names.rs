@@ -1,0 +1,68 @@
+//! What kept components, and what is known of them, are called on disk.
+
+use super::Asker;
+use transom_artifacts::Location;
+use transom_core::digest::Digest;
+use transom_core::policy::component::Image;
+
+/// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with a
+/// digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
+pub(super) fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<String> {
+    match component.image() {
+        Some(image) => {
+            let tag = image.tag.clone().filter(|_| image.digest.is_none());
+            let image = Image {
+                tag,
+                ..image.clone()
+            };
+            Some(format!("{image} {}", digest.unwrap_or("first pulled")))
+        }
+        None => Some(format!("{component} of {}", uid?)),
+    }
+}
+
+/// From where a component is loaded, as precisely as its source is allowed: the repository, the keys of ConfigMaps of the
+/// policy's cluster, the file below its folder. `None` for one that cannot be loaded from a file.
+pub(super) fn origin(component: &Location, asker: Asker<'_>) -> Option<String> {
+    match component {
+        Location::Builtin(_) => None,
+        Location::Image(image) => Some(format!("oci:{}", image.name())),
+        Location::ConfigMap(_) => {
+            let uid = asker.uid.unwrap_or_default();
+            Some(format!("{component} of {uid}"))
+        }
+        Location::File(..) => {
+            let (root, path) = component.file()?;
+            Some(format!("file {} in {}", path.display(), root.display()))
+        }
+    }
+}
+
+/// The file of something about a component with a digest; its name begins with the digest.
+pub(super) fn beside(digest: &str, what: &str) -> String {
+    let digest = digest.trim_start_matches("sha256:");
+    format!("{digest}-{}", file(what, "json"))
+}
+
+/// The file of what verified a component for one policy: others may demand other signatures.
+pub(super) fn verified(digest: &str, component: &Location, asker: Asker<'_>) -> Option<String> {
+    let (policy, uid) = (asker.policy, asker.uid.unwrap_or_default());
+    let origin = origin(component, asker)?;
+    Some(beside(digest, &format!("{origin} for {policy} {uid}")))
+}
+
+/// The file of a component.
+pub(super) fn name(digest: &str) -> String {
+    format!("{}.wasm", digest.trim_start_matches("sha256:"))
+}
+
+/// The digest of the component in a file.
+pub(super) fn digest_of(name: &str) -> Option<String> {
+    Some(format!("sha256:{}", name.strip_suffix(".wasm")?))
+}
+
+/// The file of a record.
+pub(super) fn file(key: &str, form: &str) -> String {
+    let digest = Digest::of_bytes(key.as_bytes()).to_string();
+    format!("{}.{form}", digest.trim_start_matches("sha256:"))
+}
