@@ -13,7 +13,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::watch;
 use transom_api::KnownReason;
-use transom_artifacts::{Contents, Gathered, Held, Location, MAX_BYTES, Sources, Unread};
+use transom_artifacts::{Contents, Gathered, Held, Location, MAX_BYTES, Pulled, Sources, Unread};
 use transom_cluster::Cluster;
 use transom_core::catalogue::Refusal;
 use transom_core::policy::component::Image;
@@ -183,7 +183,10 @@ impl Components {
                 digest: image.digest.clone().or(manifest),
                 ..image.clone()
             };
-            let pulled = images.pull(&first, asker.signed).await;
+            let pulled = match silent(&gathered, image) {
+                Some(unread) => Err(unread),
+                None => images.pull(&first, asker.signed).await,
+            };
             match (pulled, unsigned) {
                 // What is missing are the signatures.
                 (Err(_), Some(held)) => drop(gathered.kept.insert(component, held)),
@@ -271,6 +274,21 @@ impl Components {
             gathered.objects.insert(reference.clone(), read);
         }
     }
+}
+
+/// Why an artifact is not asked for: its registry has just not given another one, and may take as long again.
+fn silent(gathered: &Gathered, image: &Image) -> Option<Unread> {
+    let is_silent = |(other, pulled): &(&Image, &Result<Pulled, Unread>)| {
+        let unread = pulled.as_ref().err().map(|unread| unread.reason);
+        other.registry == image.registry && unread == Some(KnownReason::RegistryUnavailable)
+    };
+    let (other, _) = gathered.images.iter().find(is_silent)?;
+    Some(Unread {
+        reason: KnownReason::RegistryUnavailable,
+        message: format!(
+            "failed to pull `oci:{image}`: its registry was not asked, because it did not give `oci:{other}` just now"
+        ),
+    })
 }
 
 /// An artifact that has to be pulled.

@@ -10,10 +10,11 @@ use crate::policies::load::Loaded;
 use crate::policies::swap::GRACE;
 use crate::policies::wanted::Wanted;
 use run::{read, run};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
+use transom_api::KnownReason;
 use transom_artifacts::folder::FileIdentity;
 use transom_artifacts::{Gathered, Location};
 use transom_core::catalogue::Refusal;
@@ -28,6 +29,8 @@ const AT_ONCE: usize = 2;
 const AT_MOST: usize = 6;
 /// How many jobs read components or have read them and wait for their turn: each holds the bytes.
 const READING: usize = 2;
+/// How many jobs ask registries at once, counting those that take longer than [`GRACE`]: each has a process for it.
+const PULLING: usize = 4;
 
 /// A policy whose guests are to be fetched and compiled.
 pub(super) struct Job {
@@ -47,19 +50,42 @@ pub(super) struct Job {
     pub(super) first: bool,
     /// Whether a registry has to be asked, which may take long.
     pub(super) pulls: bool,
+    /// The same for the components of the revision that was active.
+    pub(super) pulls_earlier: bool,
+    /// The registries that are asked next.
+    pub(super) registries: BTreeSet<String>,
     /// The kept revisions, once they are read; only of a policy that has no active revision.
     pub(super) history: Option<History>,
     /// Whether they are still to be read.
     pub(super) recalls: bool,
     /// What lies where their components were loaded from, if these were not kept.
     pub(super) earlier: Option<Gathered>,
+    /// How far the restoring of the revision is that was active.
+    pub(super) restoring: Restoring,
+}
+
+/// How far the restoring of the revision is that was active when the agent ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Restoring {
+    /// It is restored when the newest components were read, if they are another revision.
+    #[default]
+    WithNewest,
+    /// It is restored next, before the newest components are read: that may take long.
+    Next,
+    /// It was restored and handed over.
+    Done,
+    /// It could not be restored; whether another try may do it.
+    Failed(bool),
 }
 
 impl Job {
     fn kind(&self) -> JobKind {
         let is_builtin = |component: &Location| matches!(component, Location::Builtin(_));
         match &self.gathered {
-            _ if self.recalls && !self.pulls => JobKind::Reading,
+            _ if self.recalls && self.pulls_earlier => JobKind::Pulling,
+            _ if self.recalls => JobKind::Reading,
+            _ if self.restoring == Restoring::Next && self.slow => JobKind::Slow,
+            _ if self.restoring == Restoring::Next => JobKind::Quick,
             None if self.pulls => JobKind::Pulling,
             None if self.wanted.all().any(Location::is_remote) => JobKind::Reading,
             _ if self.slow => JobKind::Slow,
@@ -70,7 +96,19 @@ impl Job {
 
     /// Whether it has read components, and holds them.
     fn holds(&self) -> bool {
-        self.gathered.is_some()
+        self.gathered.is_some() || self.earlier.is_some()
+    }
+
+    /// Sets that these components are pulled next.
+    fn asks<'a>(&mut self, components: impl IntoIterator<Item = &'a Location>) {
+        let images = components.into_iter().filter_map(Location::image);
+        self.registries = images.map(|image| image.registry.clone()).collect();
+    }
+
+    /// Sets that the newest components are read next.
+    fn asks_newest(&mut self) {
+        let components = self.wanted.components.clone();
+        self.asks(&components);
     }
 }
 
@@ -120,9 +158,31 @@ impl Done {
     }
 }
 
+/// The revision that was active when the agent ended, while the newest components of the policy are still to be read.
+pub(super) struct Restored {
+    pub(super) policy: Arc<str>,
+    pub(super) number: u64,
+    /// The kept revisions.
+    pub(super) history: History,
+    /// The active one of them.
+    pub(super) restored: Loaded,
+    /// The one before it, while the faults of the active one are watched.
+    pub(super) before: Option<Loaded>,
+}
+
+/// What a job gives.
+pub(super) enum Given {
+    /// Its result.
+    Done(Box<Done>),
+    /// What it restored; its result comes later.
+    Restored(Box<Restored>),
+}
+
 /// What became of a job that ran.
 enum Ran {
     Done(Box<Done>),
+    /// It has restored what was active, and is to be queued once more.
+    Restored(Box<Restored>, Box<Job>),
     /// It is to be queued once more.
     Again(Box<Job>),
 }
@@ -133,6 +193,8 @@ struct Running {
     since: Instant,
     kind: JobKind,
     slow: bool,
+    /// The registries that it asks.
+    registries: BTreeSet<String>,
     /// Ends it, where that is possible.
     task: AbortHandle,
     /// Whether it was ended, and nobody waits for it.
@@ -146,6 +208,8 @@ pub(super) struct Loads {
     queue: VecDeque<Job>,
     tasks: JoinSet<Ran>,
     running: BTreeMap<Id, Running>,
+    /// The registries that gave nothing the last time. Jobs that ask them wait for each other, and no other job for them.
+    silent: BTreeSet<String>,
 }
 
 impl Loads {
@@ -157,6 +221,7 @@ impl Loads {
             queue: VecDeque::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
+            silent: BTreeSet::new(),
         }
     }
 
@@ -172,6 +237,7 @@ impl Loads {
         let must_pull = |one: &Location| components.must_pull(one, job.wanted.asker(one));
         job.pulls = job.wanted.components.iter().any(must_pull);
         job.recalls = job.first && components.remembers();
+        job.asks_newest();
         self.queue.push_back(job);
         self.begin();
     }
@@ -200,24 +266,18 @@ impl Loads {
         kinds.any(|kind| kind == JobKind::Builtin)
     }
 
-    /// Waits for the next job that is done.
-    pub(super) async fn next(&mut self) -> Done {
+    /// Waits for the next job that gives something.
+    pub(super) async fn next(&mut self) -> Given {
         loop {
             self.begin();
             // A job that has run longer than `GRACE` makes room for the next one.
-            let done = tokio::time::timeout(GRACE, self.tasks.join_next_with_id()).await;
-            match done {
-                Ok(Some(Ok((id, Ran::Done(done))))) => {
+            let ended = tokio::time::timeout(GRACE, self.tasks.join_next_with_id()).await;
+            match ended {
+                Ok(Some(Ok((id, ran)))) => {
                     self.running.remove(&id);
-                    self.begin();
-                    return *done;
-                }
-                Ok(Some(Ok((id, Ran::Again(job))))) => {
-                    self.running.remove(&id);
-                    // A newer job for the same policy may have been added meanwhile; it replaces this one.
-                    let newer = |other: &Job| other.name == job.name;
-                    if !self.queue.iter().any(newer) {
-                        self.queue.push_back(*job);
+                    if let Some(given) = self.take(ran) {
+                        self.begin();
+                        return given;
                     }
                 }
                 // Tasks catch their panics; those that only read are aborted when nobody waits for them any more.
@@ -225,6 +285,40 @@ impl Loads {
                 Ok(None) if self.queue.is_empty() => std::future::pending().await,
                 Ok(None) | Err(_) => {}
             }
+        }
+    }
+
+    /// Takes what became of a job; returns what it gives.
+    fn take(&mut self, ran: Ran) -> Option<Given> {
+        match ran {
+            Ran::Done(done) => Some(Given::Done(done)),
+            Ran::Restored(restored, job) => {
+                self.queue_again(*job);
+                Some(Given::Restored(restored))
+            }
+            Ran::Again(job) => {
+                self.queue_again(*job);
+                None
+            }
+        }
+    }
+
+    /// Queues a job once more, unless a newer one for the same policy was added meanwhile: that replaces it.
+    fn queue_again(&mut self, job: Job) {
+        let read = [&job.gathered, &job.earlier];
+        for gathered in read.into_iter().flatten() {
+            for (image, pulled) in &gathered.images {
+                let unread = pulled.as_ref().err();
+                match unread.map(|unread| unread.reason) {
+                    Some(KnownReason::RegistryUnavailable) => {
+                        self.silent.insert(image.registry.clone());
+                    }
+                    _ => drop(self.silent.remove(&image.registry)),
+                }
+            }
+        }
+        if !self.queue.iter().any(|other| other.name == job.name) {
+            self.queue.push_back(job);
         }
     }
 
@@ -240,6 +334,7 @@ impl Loads {
                 return;
             };
             let (kind, slow) = (job.kind(), job.slow);
+            let registries = job.registries.clone();
             let policy = Arc::clone(&job.name);
             let task = match kind {
                 JobKind::Reading | JobKind::Pulling => {
@@ -249,6 +344,7 @@ impl Loads {
                 JobKind::Builtin | JobKind::Quick => self.spawn(self.engine.hasty(), job),
             };
             let running = Running {
+                registries,
                 policy,
                 since: Instant::now(),
                 kind,
@@ -283,9 +379,11 @@ impl Loads {
             }
             // A registry that is slow holds up nothing that is near.
             JobKind::Reading | JobKind::Pulling => {
-                let reading = same().filter(|running| !running.slow).count();
+                let is_near = kind == JobKind::Reading;
+                let reading = same().filter(|running| !running.slow && (is_near || quick(running)));
                 let holds = |other: &&Job| !other.slow && other.pulls == job.pulls && other.holds();
-                reading + self.queue.iter().filter(holds).count() < READING
+                let holds = self.queue.iter().filter(holds).count();
+                reading.count() + holds < READING && (is_near || self.may_pull(job))
             }
             JobKind::Builtin => same().count() < AT_ONCE,
             JobKind::Quick => {
@@ -293,5 +391,20 @@ impl Loads {
             }
             JobKind::Slow => !builtin && same().next().is_none(),
         }
+    }
+
+    /// Whether registries may be asked for a job. One registry gets few of the processes, and all that gave nothing the last
+    /// time get one together, so that the others have theirs.
+    fn may_pull(&self, job: &Job) -> bool {
+        let running = self.running.values();
+        let pulling: Vec<_> = running
+            .filter(|running| running.kind == JobKind::Pulling)
+            .map(|running| &running.registries)
+            .collect();
+        let is_silent = |asked: &BTreeSet<String>| !asked.is_disjoint(&self.silent);
+        let is_same = |asked: &&&BTreeSet<String>| !asked.is_disjoint(&job.registries);
+        let same = pulling.iter().filter(is_same).count();
+        let waits = is_silent(&job.registries) && pulling.iter().any(|asked| is_silent(asked));
+        pulling.len() < PULLING && same < READING && !waits
     }
 }

@@ -21,13 +21,10 @@ pub(super) fn restored(
     components: &Components,
     job: &Job,
     gathered: &Gathered,
-    newest: &Result<Loaded, Refusal>,
+    newest: Option<&Loaded>,
 ) -> Result<Option<Loaded>, Unloaded> {
     let recorded = job.history.as_ref().and_then(History::active);
-    let other = |record: &&Record| {
-        let newest = newest.as_ref().ok();
-        newest.is_none_or(|newest| newest.revision.id() != record.id)
-    };
+    let other = |record: &&Record| newest.is_none_or(|newest| newest.revision.id() != record.id);
     match recorded.filter(other) {
         Some(record) => restore(engine, components, job, gathered, record),
         None => Ok(None),

@@ -1,7 +1,7 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
 use super::earlier::{before, earlier, restored, watched_before};
-use super::{Done, Job, Ran};
+use super::{Done, Job, Ran, Restored, Restoring};
 use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, Loaded, Unloaded};
@@ -10,32 +10,43 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_artifacts::{Gathered, Location};
+use transom_artifacts::{Gathered, Location, Unread};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
 /// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns out to
-/// be needed.
+/// be needed. What was active comes first: a registry that holds only newer components may be slow or gone.
 pub(super) async fn read(components: Components, mut job: Job) -> Ran {
-    job.gathered = components.read(&job.wanted, job.pulls).await;
-    job.pulls |= job.gathered.is_none();
-    if job.recalls {
-        job.recalls = false;
-        match components.history(&job.name, job.wanted.uid()).await {
-            Ok(history) => job.history = history,
-            // Without the history it is not known what may be active.
-            Err(unread) => return unrecalled(job, Refusal::new(unread.reason, unread.message)),
-        }
-        read_earlier(&components, &mut job).await;
+    let waits = job.recalls && (job.pulls || job.pulls_earlier);
+    if !waits {
+        job.gathered = components.read(&job.wanted, job.pulls).await;
+        job.pulls |= job.gathered.is_none();
+    }
+    if job.recalls
+        && let Err(unread) = recall(&components, &mut job).await
+    {
+        // Without the history it is not known what may be active.
+        return unrecalled(job, Refusal::new(unread.reason, unread.message));
     }
     Ran::Again(Box::new(job))
 }
 
+/// Reads the kept revisions of a policy, and the components of those that are to be restored.
+async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
+    job.history = components.history(&job.name, job.wanted.uid()).await?;
+    job.recalls = !read_earlier(components, job).await;
+    let is_active = job.history.as_ref().and_then(History::active).is_some();
+    if !job.recalls && job.gathered.is_none() && is_active {
+        job.restoring = Restoring::Next;
+    }
+    Ok(())
+}
+
 /// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder for
-/// that may be gone with an earlier pod.
-async fn read_earlier(components: &Components, job: &mut Job) {
+/// that may be gone with an earlier pod. Returns false when registries have to be asked for them.
+async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     let history = job.history.as_ref();
     let records = history
         .into_iter()
@@ -43,15 +54,18 @@ async fn read_earlier(components: &Components, job: &mut Job) {
     let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
     let unkept: BTreeMap<_, _> = unkept.collect();
     if unkept.is_empty() {
-        return;
+        return true;
     }
-    job.earlier = components
-        .read(&job.wanted.of_earlier(unkept), job.pulls)
-        .await;
-    if job.earlier.is_none() {
-        // Queued once more, as one that asks registries.
-        (job.gathered, job.recalls, job.pulls) = (None, true, true);
+    let earlier = job.wanted.of_earlier(unkept);
+    job.earlier = components.read(&earlier, job.pulls_earlier).await;
+    if job.earlier.is_some() {
+        job.asks_newest();
+        return true;
     }
+    // Queued once more, as one that asks registries.
+    (job.gathered, job.pulls_earlier) = (None, true);
+    job.asks(&earlier.components);
+    false
 }
 
 /// A policy whose history cannot be read, or not be restored now: it is loaded again later.
@@ -72,8 +86,40 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
     }))
 }
 
+/// Restores what was active, before the newest components are read.
+fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran {
+    let nothing = Gathered::default();
+    let read = job.earlier.as_ref().unwrap_or(&nothing);
+    let earlier = restored(engine, components, &job, read, None)
+        .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)));
+    let (restored, before) = match earlier {
+        Ok(earlier) => earlier,
+        Err(Unloaded::Slow) => return again(job),
+        Err(Unloaded::Refused(busy)) => return unrecalled(job, busy),
+    };
+    let is_unread = read.is_incomplete();
+    (job.earlier, job.slow) = (None, false);
+    let (Some(restored), Some(history)) = (restored, job.history.clone()) else {
+        job.restoring = Restoring::Failed(is_unread);
+        return Ran::Again(Box::new(job));
+    };
+    job.restoring = Restoring::Done;
+    job.first = false;
+    let restored = Restored {
+        policy: Arc::clone(&job.name),
+        number: job.number,
+        history,
+        restored,
+        before,
+    };
+    Ran::Restored(Box::new(restored), Box::new(job))
+}
+
 /// Runs a job; it is to be queued again when it takes longer than the engine waits.
 pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
+    if job.restoring == Restoring::Next {
+        return restore_first(engine, components, job);
+    }
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
     let fingerprints = job.wanted.all().map(fingerprint).collect();
     let mut gathered = job.gathered.take().unwrap_or_default();
@@ -85,10 +131,15 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     let Ok((result, refused)) = newest else {
         return again(job);
     };
-    // What lies in a cluster is read again: it may be long until its turn.
-    let read = job.earlier.as_ref().unwrap_or(&gathered);
-    let earlier = restored(engine, components, &job, read, &result)
-        .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)));
+    let earlier = match job.restoring {
+        Restoring::WithNewest => {
+            // What lies in a cluster is read again: it may be long until its turn.
+            let read = job.earlier.as_ref().unwrap_or(&gathered);
+            restored(engine, components, &job, read, result.as_ref().ok())
+                .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)))
+        }
+        Restoring::Next | Restoring::Done | Restoring::Failed(_) => Ok((None, None)),
+    };
     let (restored, before) = match earlier {
         Ok(earlier) => earlier,
         Err(Unloaded::Slow) => return again(job),
@@ -102,7 +153,8 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
     };
-    let unread = job.earlier.as_ref().is_some_and(Gathered::is_incomplete);
+    let unread = job.earlier.as_ref().is_some_and(Gathered::is_incomplete)
+        || job.restoring == Restoring::Failed(true);
     let refusal = refused.as_ref().or(result.as_ref().err());
     let incomplete = gathered.is_incomplete()
         || gathered.has_tags()
@@ -112,7 +164,8 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         number: job.number,
         result,
         refused,
-        history: job.history,
+        // It was handed over before, and may have been written since.
+        history: (job.history).filter(|_| job.restoring != Restoring::Done),
         unrestored: unread && restored.is_none(),
         restored,
         before,
@@ -209,6 +262,7 @@ mod tests {
     use crate::policies::wanted::Wanted;
     use crate::policies::{BUILTIN, Found, Written};
     use serde_json::json;
+    use std::collections::BTreeSet;
     use transom_artifacts::{Base, Sources};
     use transom_core::rollout::history::Record;
     use transom_engine::{Compiler, EngineOptions};
@@ -232,16 +286,19 @@ mod tests {
             slow: false,
             first: true,
             pulls: false,
+            pulls_earlier: false,
+            registries: BTreeSet::new(),
             history: None,
             recalls: false,
             earlier: None,
+            restoring: Restoring::WithNewest,
         }
     }
 
     fn done(ran: Ran) -> Done {
         match ran {
             Ran::Done(done) => *done,
-            Ran::Again(_) => panic!("it waits"),
+            Ran::Again(_) | Ran::Restored(..) => panic!("it waits"),
         }
     }
 

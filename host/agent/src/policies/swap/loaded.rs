@@ -2,22 +2,26 @@
 
 use super::{Newest, Swap};
 use crate::policies::active::Changes;
-use crate::policies::loads::Done;
+use crate::policies::loads::{Done, Given, Restored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::History;
 
 impl Swap {
-    /// Waits for the next policy that was loaded or refused.
-    pub(in crate::policies) async fn next(&mut self) -> Done {
+    /// Waits for the next policy that was loaded, refused or restored.
+    pub(in crate::policies) async fn next(&mut self) -> Given {
         self.loads.next().await
     }
 
     /// Takes the result of a load.
-    pub(in crate::policies) fn finish(&mut self, done: Done) -> Changes {
-        let name = Arc::clone(&done.policy);
-        let changes = self.take_result(done);
+    pub(in crate::policies) fn finish(&mut self, given: Given) -> Changes {
+        let (name, changes) = match given {
+            Given::Done(done) => (Arc::clone(&done.policy), self.take_result(*done)),
+            Given::Restored(restored) => {
+                (Arc::clone(&restored.policy), self.take_restored(*restored))
+            }
+        };
         let kept = self.loads.components().kept();
         kept.use_loaded(&name, self.in_use(&name));
         self.active.loading(self.loads.count());
@@ -42,6 +46,24 @@ impl Swap {
             self.note(name);
         }
         self.histories.insert(Arc::clone(name), history);
+    }
+
+    /// Takes what was restored while the newest components are still to be read. What the newest manifest forbids is
+    /// forbidden from now on.
+    fn take_restored(&mut self, given: Restored) -> Changes {
+        let name = given.policy;
+        let newest = self.newest.get(&name);
+        if newest.is_none_or(|newest| newest.number != given.number) {
+            return Changes::new();
+        }
+        self.take_read(&name, given.history);
+        let mut changes = self.restore(&name, given.restored);
+        changes.extend(self.narrow(&name));
+        if let Some(before) = given.before {
+            self.watch_on(&name, Arc::new(before));
+        }
+        changes.extend(self.refuse_overlaps());
+        changes
     }
 
     /// Takes a result, if it is that of the newest manifest.

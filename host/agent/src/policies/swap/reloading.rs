@@ -2,7 +2,7 @@
 
 use super::{Newest, Swap};
 use crate::policies::components::Versions;
-use crate::policies::loads::Job;
+use crate::policies::loads::{Job, Restoring};
 use crate::policies::wanted::Wanted;
 use crate::policies::{Source, Written};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,9 +64,12 @@ impl Swap {
             slow: false,
             first,
             pulls: false,
+            pulls_earlier: false,
+            registries: BTreeSet::new(),
             history: None,
             recalls: false,
             earlier: None,
+            restoring: Restoring::default(),
         });
         self.active.loading(self.loads.count());
     }

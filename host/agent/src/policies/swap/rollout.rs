@@ -200,7 +200,11 @@ impl Swap {
             known.plans.remove(name);
             known.rehearsed.remove(name);
         }
-        let place = newest.place.clone();
+        let mut place = newest.place.clone();
+        if newest.loading.is_some() {
+            // What is written there is still being loaded, and not observed yet.
+            place.generation = None;
+        }
         let shadows = self.rolls_out && newest.written.iter().any(Written::shadows);
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();

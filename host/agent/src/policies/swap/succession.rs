@@ -91,9 +91,10 @@ impl Swap {
         changes
     }
 
-    /// Whether one of these policies is being loaded.
+    /// Whether the kept revision of one of these policies is being loaded.
     pub(in crate::policies) fn any_loads(&self, policies: &BTreeSet<Arc<str>>) -> bool {
-        let mut newest = policies.iter().filter_map(|name| self.newest.get(name));
+        let behind = policies.iter().filter(|name| self.recalled.contains(*name));
+        let mut newest = behind.filter_map(|name| self.newest.get(name));
         newest.any(|newest| newest.loading.is_some())
     }
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::policies::components::Components;
-use crate::policies::loads::Loads;
+use crate::policies::images::Images;
+use crate::policies::loads::{Given, Loads};
 use crate::policies::{BUILTIN, Found};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -89,6 +90,80 @@ async fn keep(swap: &mut Swap, note: Note) -> Changes {
         delay: Duration::ZERO,
     });
     swap.kept(Kept { note, result })
+}
+
+/// An agent whose registries are asked by this script of the shell; what the script does not print is not there.
+fn asking(cluster: &Arc<dyn Cluster>, script: &str) -> Swap {
+    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let words = ["sh", "-c", script].map(Into::into).to_vec();
+    let components = Components::new(&"builtin,oci:*".parse().unwrap())
+        .pulling(Images::new(words), Default::default())
+        .remembering("transom");
+    components.opened(Some(Arc::clone(cluster)));
+    let source = Source::Given(Found::default());
+    let loads = Loads::new(engine, components);
+    Swap::new(loads, source, [LOCAL.to_owned()].into(), true)
+}
+
+/// The policy with another component.
+fn with_component(name: &str, component: &str) -> Found {
+    let mut found = written("b");
+    let value = &mut found.policies[0].value;
+    value["metadata"]["name"] = json!(name);
+    value["spec"]["guests"]["decide"]["component"] = json!(component);
+    value["spec"]["own"] = json!({});
+    found
+}
+
+/// Less than a registry may take that does not answer.
+const SOON: Duration = Duration::from_secs(45);
+
+#[tokio::test]
+async fn what_was_active_works_again_before_a_registry_is_asked_for_newer_components() {
+    let (_folder, cluster) = place();
+    let mut before = replica(&cluster).await;
+    before.keep_notes().await;
+    let mut after = asking(&cluster, "exec sleep 600");
+    after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
+    let given = tokio::time::timeout(SOON, after.next()).await;
+    let given = given.expect("it waits for the registry");
+    assert!(matches!(given, Given::Restored(_)));
+    after.finish(given);
+    assert_eq!(works(&after), works(&before));
+    // The newest manifest is not observed yet, and still being loaded.
+    let known = after.active.lock().catalogue.entry(&policy()).cloned();
+    let known = known.unwrap();
+    assert!(known.place.generation.is_none() && known.refused.is_none());
+    assert_eq!(after.loads.count(), 1);
+    // Who waits for what the leader before has kept does not wait for the registry, either.
+    assert!(!after.any_loads(&[policy()].into()));
+}
+
+#[tokio::test]
+async fn a_silent_registry_holds_up_no_other_one() {
+    let (_folder, cluster) = place();
+    let answer = r#"{"reason": "ComponentNotFound", "message": "it answers"}"#;
+    let script = format!("case \"$*\" in *good*) echo '{answer}';; *) exec sleep 600;; esac");
+    let mut swap = asking(&cluster, &script);
+    let mut all = Found::default();
+    for (name, registry) in [
+        ("a", "one"),
+        ("b", "one"),
+        ("c", "one"),
+        ("d", "two"),
+        ("e", "good"),
+    ] {
+        let component = format!("oci:{registry}.example/x:v1");
+        all.policies
+            .extend(with_component(name, &component).policies);
+    }
+    swap.replace(all);
+    let given = tokio::time::timeout(SOON, swap.next()).await;
+    let Ok(Given::Done(done)) = given else {
+        panic!("it waits for a silent registry");
+    };
+    let refused = done.result.err().unwrap();
+    assert!(&*done.policy == "e" && refused.message.contains("it answers"));
 }
 
 #[tokio::test]
