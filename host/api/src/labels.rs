@@ -35,6 +35,9 @@ pub const APPROVAL: [&str; 3] = [APPROVED, APPROVED_BY, APPROVED_GROUPS];
 pub const BARRED: &str = "transom.dev/barred";
 /// Annotation of a kept revision: until when its faults are watched, and how many there were before it became active.
 pub const PROBATION: &str = "transom.dev/probation";
+/// Annotation of a kept revision: the manifests by which its components were pulled from registries, as JSON (decide,
+/// trigger): what their tags meant then.
+pub const MANIFESTS: &str = "transom.dev/manifests";
 
 /// Whether a label or annotation is the agent's own to set: [`MANAGED_BY`], and every key of `transom.dev` or below it.
 pub fn is_reserved(key: &str) -> bool {

@@ -45,6 +45,8 @@ pub struct Pulled {
 pub struct Held {
     /// The component.
     pub bytes: Vec<u8>,
+    /// `sha256:<hex>` of the manifest by which it was pulled from a registry, where that is known.
+    pub manifest: Option<String>,
     /// What was kept for verifying it.
     pub evidence: Option<Evidence>,
 }

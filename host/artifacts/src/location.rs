@@ -164,6 +164,15 @@ impl Location {
         }
     }
 
+    /// `sha256:<hex>` of the manifest by which it was pulled from a registry, where that is known.
+    pub fn manifest(&self, gathered: &Gathered) -> Option<String> {
+        if let Some(kept) = gathered.kept.get(self) {
+            return kept.manifest.clone();
+        }
+        let pulled = gathered.images.get(self.image()?)?;
+        Some(pulled.as_ref().ok()?.manifest.clone())
+    }
+
     /// Whether it lies elsewhere, and has to be read by a request.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::ConfigMap(_) | Self::Image(_))
@@ -379,6 +388,7 @@ mod tests {
         let at = Location::Builtin("nothing".to_owned());
         let held = crate::Held {
             bytes: b"abc".to_vec(),
+            manifest: None,
             evidence: None,
         };
         let gathered = Gathered {

@@ -179,13 +179,9 @@ impl Components {
                 continue;
             };
             let asker = wanted.asker(&component);
-            let first = Image {
-                digest: image.digest.clone().or(manifest),
-                ..image.clone()
-            };
             let pulled = match silent(&gathered, image) {
                 Some(unread) => Err(unread),
-                None => images.pull(&first, asker.signed).await,
+                None => pull(images, image, manifest, asker.signed).await,
             };
             match (pulled, unsigned) {
                 // What is missing are the signatures.
@@ -235,6 +231,7 @@ impl Components {
                 let record = this.kept.record(&component, asker);
                 let record = record.filter(|_| asker.digest.is_none());
                 let manifest = record.and_then(|record| record.manifest);
+                let manifest = manifest.or_else(|| wanted.manifest(&component).cloned());
                 absent.insert(component, Absent { unsigned, manifest });
             }
             (gathered, absent)
@@ -274,6 +271,29 @@ impl Components {
             gathered.objects.insert(reference.clone(), read);
         }
     }
+}
+
+/// Pulls an artifact. A tag means what it meant when it was first pulled: the manifest, if that is known.
+async fn pull(
+    images: &Images,
+    image: &Image,
+    manifest: Option<String>,
+    signed: bool,
+) -> Result<Pulled, Unread> {
+    let Some(manifest) = manifest.filter(|_| image.digest.is_none()) else {
+        return images.pull(image, signed).await;
+    };
+    let first = Image {
+        digest: Some(manifest),
+        ..image.clone()
+    };
+    images.pull(&first, signed).await.map_err(|unread| Unread {
+        message: format!(
+            "{}; that is what `oci:{image}` meant when it was first pulled, and a tag that moved is not followed",
+            unread.message
+        ),
+        ..unread
+    })
 }
 
 /// Why an artifact is not asked for: its registry has just not given another one, and may take as long again.

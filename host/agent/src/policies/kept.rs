@@ -205,6 +205,7 @@ impl Kept {
             .then(|| self.evidence(&record.digest, component, asker));
         is_same.then(|| Held {
             bytes,
+            manifest: record.manifest,
             evidence: evidence.flatten(),
         })
     }
@@ -257,6 +258,7 @@ impl Kept {
         let is_same = Digest::of_bytes(&bytes).to_string() == digest;
         is_same.then(|| Held {
             bytes,
+            manifest: None,
             evidence: self.evidence(digest, component, asker),
         })
     }

@@ -244,6 +244,7 @@ impl Load<'_> {
         let mut guest = Guest::load(compiled.digest(), description, &spec.settings)
             .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
         guest.signers = signers.unwrap_or_default();
+        guest.manifest = at.manifest(inputs.gathered);
         check_settings(&compiled, limits, &spec.settings)
             .map_err(|(reason, why)| refused_at(Gate::Settings, reason, &why))?;
         if !inputs.passed.has(compiled.digest()) {

@@ -4,11 +4,13 @@
 
 mod earlier;
 mod run;
+mod turn;
 
 use crate::policies::components::{Components, Versions};
 use crate::policies::load::Loaded;
 use crate::policies::swap::GRACE;
 use crate::policies::wanted::Wanted;
+pub(super) use earlier::Restoring;
 use run::{read, run};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,16 +23,6 @@ use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
-
-/// How many jobs of one kind run at once, not counting those that take longer than [`GRACE`].
-const AT_ONCE: usize = 2;
-/// How many quick jobs run at once, counting those that take longer than [`GRACE`]: each holds the bytes of its
-/// components.
-const AT_MOST: usize = 6;
-/// How many jobs read components or have read them and wait for their turn: each holds the bytes.
-const READING: usize = 2;
-/// How many jobs ask registries at once, counting those that take longer than [`GRACE`]: each has a process for it.
-const PULLING: usize = 4;
 
 /// A policy whose guests are to be fetched and compiled.
 pub(super) struct Job {
@@ -62,20 +54,6 @@ pub(super) struct Job {
     pub(super) earlier: Option<Gathered>,
     /// How far the restoring of the revision is that was active.
     pub(super) restoring: Restoring,
-}
-
-/// How far the restoring of the revision is that was active when the agent ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Restoring {
-    /// It is restored when the newest components were read, if they are another revision.
-    #[default]
-    WithNewest,
-    /// It is restored next, before the newest components are read: that may take long.
-    Next,
-    /// It was restored and handed over.
-    Done,
-    /// It could not be restored; whether another try may do it.
-    Failed(bool),
 }
 
 impl Job {
@@ -360,51 +338,5 @@ impl Loads {
         let components = self.components.clone();
         self.tasks
             .spawn_blocking(move || run(&engine, &components, job))
-    }
-
-    /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
-    fn may_begin(&self, job: &Job, builtin: bool) -> bool {
-        let mut running = self.running.values();
-        if running.any(|running| running.policy == job.name) {
-            return false;
-        }
-        let kind = job.kind();
-        let same = || self.running.values().filter(|running| running.kind == kind);
-        let quick = |running: &&Running| running.since.elapsed() < GRACE;
-        match kind {
-            // Only as slow jobs end, so that what they hold is bounded, too.
-            JobKind::Reading | JobKind::Pulling if job.slow => {
-                !self.running.values().any(|running| running.slow)
-                    && !self.queue.iter().any(|other| other.slow && other.holds())
-            }
-            // A registry that is slow holds up nothing that is near.
-            JobKind::Reading | JobKind::Pulling => {
-                let is_near = kind == JobKind::Reading;
-                let reading = same().filter(|running| !running.slow && (is_near || quick(running)));
-                let holds = |other: &&Job| !other.slow && other.pulls == job.pulls && other.holds();
-                let holds = self.queue.iter().filter(holds).count();
-                reading.count() + holds < READING && (is_near || self.may_pull(job))
-            }
-            JobKind::Builtin => same().count() < AT_ONCE,
-            JobKind::Quick => {
-                !builtin && same().filter(quick).count() < AT_ONCE && same().count() < AT_MOST
-            }
-            JobKind::Slow => !builtin && same().next().is_none(),
-        }
-    }
-
-    /// Whether registries may be asked for a job. One registry gets few of the processes, and all that gave nothing the last
-    /// time get one together, so that the others have theirs.
-    fn may_pull(&self, job: &Job) -> bool {
-        let running = self.running.values();
-        let pulling: Vec<_> = running
-            .filter(|running| running.kind == JobKind::Pulling)
-            .map(|running| &running.registries)
-            .collect();
-        let is_silent = |asked: &BTreeSet<String>| !asked.is_disjoint(&self.silent);
-        let is_same = |asked: &&&BTreeSet<String>| !asked.is_disjoint(&job.registries);
-        let same = pulling.iter().filter(is_same).count();
-        let waits = is_silent(&job.registries) && pulling.iter().any(|asked| is_silent(asked));
-        pulling.len() < PULLING && same < READING && !waits
     }
 }

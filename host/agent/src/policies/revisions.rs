@@ -1,27 +1,20 @@
 //! Keeps the revisions of policies on the cluster where the agent runs, reads them at a start, and has the active one
 //! restored.
 
+mod earlier;
 pub(super) mod keeper;
 
-use crate::policies::cases::Passed;
 use crate::policies::components::{Components, Local};
-use crate::policies::load::{self, Loaded, Unloaded};
-use crate::policies::wanted::Wanted;
+pub(super) use earlier::{pulled, restore, unkept};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use transom_api::KnownReason;
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
-use transom_api::policy::GuestSpec;
-use transom_artifacts::{Gathered, Location, Unread};
+use transom_artifacts::Unread;
 use transom_cluster::{Cluster, ReadFailure};
-use transom_core::catalogue::Refusal;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
-use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
-use transom_engine::Engine;
 
 /// The label of every kept revision.
 const ALL: (&str, &str) = (MANAGED_BY, MANAGER);
@@ -180,6 +173,10 @@ impl Components {
             let steps = history.activate(record, place, note.keep);
             write(&*cluster, policy, steps, &mut history).await?;
         }
+        for record in &note.active {
+            let steps = history.learn(record, place);
+            write(&*cluster, policy, steps, &mut history).await?;
+        }
         self.kept().use_history(policy, &history);
         if let Some(known) = revisions.known().as_mut() {
             known.insert(policy.to_owned(), history.clone());
@@ -218,120 +215,5 @@ fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
         policy: policy.to_owned(),
         primary: ObjectRef::local(transom_api::API_VERSION, transom_api::KIND, None, policy),
         steps,
-    }
-}
-
-/// The components of a kept revision that were not kept, where they were loaded from, each with the digest that it had.
-pub(super) fn unkept(
-    components: &Components,
-    wanted: &Wanted,
-    record: &Record,
-) -> BTreeMap<Location, String> {
-    let Ok(policy) = record.policy() else {
-        return BTreeMap::new();
-    };
-    let at = guests(&policy, record).filter_map(|(spec, digest)| {
-        let at = Location::parse(&spec.component, &wanted.base).ok()?;
-        let kept = components.kept();
-        let is_kept = kept.has_from(&at, wanted.asker(&at), digest);
-        (!is_kept).then(|| (at, digest.clone()))
-    });
-    at.filter(|(at, _)| !matches!(at, Location::Builtin(_)))
-        .collect()
-}
-
-/// The guests of a kept revision, each with its digest.
-fn guests<'a>(
-    policy: &'a Policy,
-    record: &'a Record,
-) -> impl Iterator<Item = (&'a GuestSpec, &'a String)> {
-    let both = [
-        (Some(&policy.decide), Some(&record.decide)),
-        (policy.trigger.as_ref(), record.trigger.as_ref()),
-    ];
-    both.into_iter()
-        .filter_map(|(spec, digest)| spec.zip(digest))
-}
-
-/// Loads the revision that was active when the agent ended. Its components come from the binary, from what was kept of
-/// earlier loads, or from where they lay, each with the digest that it had. `newest` is the newest manifest, if it is valid.
-///
-/// # Errors
-/// When a component is not there any more, or the revision may not be loaded any more.
-pub(super) fn restore(
-    engine: &Engine,
-    components: &Components,
-    (newest, wanted): (Option<&Policy>, &Wanted),
-    read: &Gathered,
-    record: &Record,
-) -> Result<Loaded, Unloaded> {
-    let policy = record.policy();
-    let policy = policy.map_err(|error| refused(&error))?;
-    let policy = bound(policy, newest, wanted);
-    let mut gathered = Gathered {
-        objects: read.objects.clone(),
-        ..Gathered::default()
-    };
-    for (spec, digest) in guests(&policy, record) {
-        let location = Location::parse(&spec.component, &wanted.base);
-        let location = location.map_err(|why| refused(&why))?;
-        // The agent has only its own builtin components; if one is another by now, so is the revision.
-        if matches!(location, Location::Builtin(_)) {
-            continue;
-        }
-        let asker = wanted.asker(&location);
-        if let Some(held) = components.kept().by_digest(&location, asker, digest) {
-            gathered.kept.insert(location, held);
-            continue;
-        }
-        let lies_there = location.fetch(Some(digest), read);
-        lies_there.map_err(|error| {
-            let component = &spec.component;
-            refused(&format_args!(
-                "the component {component} with the digest {digest} is gone: {error}"
-            ))
-        })?;
-        if let Some((image, pulled)) = location
-            .image()
-            .zip(location.image().and_then(|image| read.images.get(image)))
-        {
-            gathered.images.insert(image.clone(), pulled.clone());
-        }
-    }
-    let inputs = load::Inputs {
-        sources: components.sources(),
-        base: &wanted.base,
-        gathered: &gathered,
-        passed: Passed::All,
-    };
-    let loaded = load::assemble(engine, policy, inputs)?;
-    match loaded.revision.id() == record.id {
-        true => Ok(loaded),
-        false => Err(refused(&"it is another revision now")),
-    }
-}
-
-fn refused(why: &dyn Display) -> Unloaded {
-    let reason = KnownReason::ComponentNotFound;
-    Unloaded::Refused(Refusal::new(reason, why.to_string()))
-}
-
-/// The policy of a kept revision, with what the newest manifest says of all that is no part of a revision: whom it trusts,
-/// for example.
-fn bound(policy: Policy, newest: Option<&Policy>, wanted: &Wanted) -> Policy {
-    match newest {
-        Some(newest) => Policy {
-            verify: wanted.verify.clone(),
-            suspend: newest.suspend,
-            limits: newest.limits.clone(),
-            on_failure: newest.on_failure,
-            resync_seconds: newest.resync_seconds,
-            ..policy
-        },
-        // A manifest that is not valid may lack the demand by mistake.
-        None => Policy {
-            verify: wanted.verify.clone().or(policy.verify.clone()),
-            ..policy
-        },
     }
 }

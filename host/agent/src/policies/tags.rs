@@ -25,6 +25,8 @@ pub(super) struct Tag {
     pub(super) component: Location,
     /// The digest of the component that the policy demands.
     pub(super) digest: Option<String>,
+    /// The manifest by which it was pulled, where that is known.
+    pub(super) pulled: Option<String>,
 }
 
 /// What the registries said of tags: `None` for one that means what it meant. Those that did not answer are left out.
@@ -107,19 +109,27 @@ async fn ask(components: Components, tags: Vec<Tag>) -> Answers {
 /// Whether one tag moved; `None` when that is not known.
 async fn look(components: Arc<Components>, tag: Tag) -> Option<Option<MovedTag>> {
     let image = tag.component.image()?.clone();
-    let (kept, asked) = (components.kept().clone(), tag.clone());
-    let record = tokio::task::spawn_blocking(move || {
-        let asker = Asker {
-            digest: asked.digest.as_deref(),
-            ..Asker::default()
-        };
-        kept.record(&asked.component, asker)
-    });
-    let pulled = record.await.ok()??.manifest?;
+    let pulled = match &tag.pulled {
+        Some(pulled) => pulled.clone(),
+        None => recorded(&components, tag.clone()).await?,
+    };
     let now = components.images()?.resolve(&image).await.ok()?;
     Some((now != pulled).then(|| MovedTag {
         component: tag.component.to_string(),
         pulled,
         now,
     }))
+}
+
+/// The manifest by which a tag was pulled, as the cache has it.
+async fn recorded(components: &Components, tag: Tag) -> Option<String> {
+    let kept = components.kept().clone();
+    let record = tokio::task::spawn_blocking(move || {
+        let asker = Asker {
+            digest: tag.digest.as_deref(),
+            ..Asker::default()
+        };
+        kept.record(&tag.component, asker)
+    });
+    record.await.ok()??.manifest
 }

@@ -1,11 +1,12 @@
 //! What is read to load one policy: its components, and what verifies them.
 
 use crate::policies::kept::Asker;
-use crate::policies::{Written, verify};
+use crate::policies::{Written, revisions, verify};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::policy::VerifySpec;
 use transom_artifacts::{Base, Location};
 use transom_core::policy::Policy;
+use transom_core::rollout::history::History;
 
 /// What is read to load one policy.
 #[derive(Clone)]
@@ -24,6 +25,17 @@ pub(super) struct Wanted {
     uid: Option<String>,
     /// The digests that it demands.
     digests: BTreeMap<Location, String>,
+    /// The manifests by which components that it names by a tag were pulled for a kept revision.
+    manifests: BTreeMap<Location, String>,
+}
+
+/// A component of a kept revision, as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Earlier {
+    /// Its digest.
+    pub(super) digest: String,
+    /// The manifest by which it was pulled from a registry, where that is known.
+    pub(super) manifest: Option<String>,
 }
 
 impl Wanted {
@@ -44,6 +56,7 @@ impl Wanted {
             uid: written.uid().filter(|_| of_server).map(str::to_owned),
             // Where both guests name one component, that of `decide` counts.
             digests: guests.filter_map(digest).collect(),
+            manifests: BTreeMap::new(),
         }
     }
 
@@ -59,19 +72,48 @@ impl Wanted {
             policy: written.name().unwrap_or_default().to_owned(),
             uid: written.uid().filter(|_| of_server).map(str::to_owned),
             digests: BTreeMap::new(),
+            manifests: BTreeMap::new(),
         })
     }
 
-    /// What is read to restore an earlier revision with these components, which lie where they were loaded from, each with
-    /// its digest.
-    pub(super) fn of_earlier(&self, components: BTreeMap<Location, String>) -> Self {
+    /// What is read to restore an earlier revision with these components, which lie where they were loaded from, each as it
+    /// was.
+    pub(super) fn of_earlier(&self, components: BTreeMap<Location, Earlier>) -> Self {
         let places = components.keys().cloned();
+        let manifest =
+            |(at, earlier): (&Location, &Earlier)| Some((at.clone(), earlier.manifest.clone()?));
         Self {
             companions: companions(self.verify.as_ref(), places.clone(), &self.base),
             components: places.collect(),
-            digests: components,
+            manifests: components.iter().filter_map(manifest).collect(),
+            digests: (components.into_iter())
+                .map(|(at, earlier)| (at, earlier.digest))
+                .collect(),
             ..self.clone()
         }
+    }
+
+    /// From now on a tag means what it meant when a kept revision was pulled by it, unless another component is demanded.
+    pub(super) fn keep_meanings(&mut self, history: &History) {
+        for component in self.components.clone() {
+            let component = &component;
+            let is_tag = component
+                .image()
+                .is_some_and(|image| image.digest.is_none());
+            let pulled = is_tag.then(|| revisions::pulled(history, self, component));
+            let Some(Earlier { digest, manifest }) = pulled.flatten() else {
+                continue;
+            };
+            let demanded = self.digests.get(component);
+            if let Some(manifest) = manifest.filter(|_| demanded.is_none_or(|one| *one == digest)) {
+                self.manifests.insert(component.clone(), manifest);
+            }
+        }
+    }
+
+    /// The manifest by which a component was pulled for a kept revision.
+    pub(super) fn manifest(&self, component: &Location) -> Option<&String> {
+        self.manifests.get(component)
     }
 
     /// Everything that is read.

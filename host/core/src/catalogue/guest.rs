@@ -18,6 +18,8 @@ const MAX_SCHEMA: usize = 256 * 1024;
 pub struct Guest {
     /// Digest of the component: `sha256:<hex>`.
     pub digest: Arc<str>,
+    /// Digest of the manifest by which it was pulled from a registry, where that is known: what its tag meant then.
+    pub manifest: Option<String>,
     /// The names of the keys that signed it, when the policy demands signatures.
     pub signers: Vec<String>,
     /// Its self-description.
@@ -52,6 +54,7 @@ impl Guest {
         let description = Arc::new(description);
         Ok(Self {
             digest: digest.into(),
+            manifest: None,
             signers: Vec::new(),
             description,
             settings,

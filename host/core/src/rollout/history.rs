@@ -10,7 +10,7 @@ use crate::plan::Step;
 use crate::projection::path;
 use crate::rollout::Probation;
 pub use patch::{leaves, merge_patch};
-pub use record::Record;
+pub use record::{Manifests, Record};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use transom_api::labels;
@@ -139,6 +139,21 @@ impl History {
         steps
     }
 
+    /// The steps that record what the tags of a kept revision meant when its components were pulled, where that is not
+    /// known yet. A tag keeps the meaning that it had first.
+    pub fn learn(&self, record: &Record, place: Place<'_>) -> Vec<Step> {
+        let known = self.find(&record.id);
+        let text = known.and_then(|known| Some((known, known.learns(record)?.text()?)));
+        let step = |(known, text): (&Record, String)| {
+            patch(
+                known,
+                place,
+                vec![(annotation(labels::MANIFESTS), json!(text))],
+            )
+        };
+        text.map(step).into_iter().collect()
+    }
+
     /// The steps that make room for a record: the oldest beyond `keep` go, of those that are barred or of the others. The
     /// active one is the latest that is not barred, so it stays however many are barred.
     fn surplus(&self, record: &Record, barred: bool, place: Place<'_>, keep: u32) -> Vec<Step> {
@@ -223,6 +238,7 @@ mod tests {
             spec: Arc::new(spec),
             decide,
             trigger,
+            manifests: Manifests::default(),
             barred: None,
             created: None,
             probation: None,
@@ -282,6 +298,48 @@ mod tests {
         assert!(
             probation.is_over(1_600) && probation.is_over(900),
             "the clock was set back"
+        );
+    }
+
+    #[test]
+    fn what_a_tag_meant_first_is_kept_with_the_revision() {
+        let pulled = |decide: Option<&str>, trigger: Option<&str>| Record {
+            manifests: Manifests {
+                decide: decide.map(str::to_owned),
+                trigger: trigger.map(str::to_owned),
+            },
+            ..record(1)
+        };
+        let mut objects = Vec::new();
+        let mut learn = |record: &Record| {
+            let history = History::of("external", &objects);
+            let mut steps = history.activate(record, PLACE, 10);
+            steps.extend(history.learn(record, PLACE));
+            apply(&mut objects, steps.clone());
+            let history = History::of("external", &objects);
+            assert!(history.learn(record, PLACE).is_empty());
+            (steps.len(), history.active().unwrap().manifests.clone())
+        };
+        // One that an earlier agent has kept learns it, part by part, and never anew.
+        let nothing = Manifests::default();
+        assert_eq!(learn(&record(1)), (1, nothing));
+        let half = pulled(Some("sha256:a"), None);
+        assert_eq!(learn(&half), (1, half.manifests.clone()));
+        let whole = pulled(Some("sha256:moved"), Some("sha256:b"));
+        let known = pulled(Some("sha256:a"), Some("sha256:b")).manifests;
+        assert_eq!(learn(&whole), (1, known.clone()));
+        assert_eq!(learn(&record(1)), (0, known));
+        // A new one is kept with it.
+        let object = half.object("transom", None);
+        assert_eq!(
+            object.annotation(labels::MANIFESTS),
+            Some(r#"{"decide":"sha256:a"}"#)
+        );
+        assert_eq!(
+            record(1)
+                .object("transom", None)
+                .annotation(labels::MANIFESTS),
+            None
         );
     }
 

@@ -113,7 +113,10 @@ fn a_tag_is_pulled_once_and_a_restart_needs_no_registry() -> Result<()> {
     let agent = reach.start(&stage, &registry, "log-3")?;
     stage.wait_for_text(&status, "reason: RegistryUnavailable")?;
     registry.start_again()?;
-    stage.wait_for_secret(0, "what the tag means now", is(&second))?;
+    // The tag has moved, and the kept revision says what it meant.
+    stage.wait_for_text(&status, "reason: Loaded")?;
+    stage.follows_port(0, 8443)?;
+    stage.wait_for_secret(0, "what the tag meant", is(&first))?;
     agent.stop().map(drop)
 }
 

@@ -14,6 +14,20 @@ use transom_core::policy::Policy;
 use transom_core::rollout::history::{History, Record};
 use transom_engine::Engine;
 
+/// How far the restoring of the revision is that was active when the agent ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::policies) enum Restoring {
+    /// It is restored when the newest components were read, if they are another revision.
+    #[default]
+    WithNewest,
+    /// It is restored next, before the newest components are read: that may take long.
+    Next,
+    /// It was restored and handed over.
+    Done,
+    /// It could not be restored; whether another try may do it.
+    Failed(bool),
+}
+
 /// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it cannot be
 /// restored.
 pub(super) fn restored(

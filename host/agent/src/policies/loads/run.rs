@@ -36,6 +36,9 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
 /// Reads the kept revisions of a policy, and the components of those that are to be restored.
 async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
     job.history = components.history(&job.name, job.wanted.uid()).await?;
+    if let Some(history) = &job.history {
+        job.wanted.keep_meanings(history);
+    }
     job.recalls = !read_earlier(components, job).await;
     let is_active = job.history.as_ref().and_then(History::active).is_some();
     if !job.recalls && job.gathered.is_none() && is_active {

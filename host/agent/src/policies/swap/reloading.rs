@@ -47,9 +47,12 @@ impl Swap {
             _ if !first || !self.rolls_out => None,
             _ => Wanted::to_restore(written, of_server),
         };
-        let Some(wanted) = wanted else {
+        let Some(mut wanted) = wanted else {
             return;
         };
+        if let Some(history) = self.histories.get(name) {
+            wanted.keep_meanings(history);
+        }
         self.number += 1;
         newest.number = self.number;
         newest.loading = Some(Instant::now());

@@ -4,15 +4,16 @@ use super::Swap;
 use crate::policies::active::Changes;
 use crate::policies::tags::{Answers, Tag};
 use std::collections::BTreeSet;
+use transom_api::policy::GuestSpec;
 use transom_artifacts::{Base, Location};
-use transom_core::catalogue::MovedTag;
-use transom_core::policy::Policy;
+use transom_core::catalogue::guest::Guest;
+use transom_core::catalogue::{MovedTag, Revision};
 
 impl Swap {
     /// The tags of active policies, each once.
     pub(in crate::policies) fn tags(&self) -> Vec<Tag> {
-        let policies = self.good.values().map(|good| &good.revision.policy);
-        let tags: BTreeSet<_> = policies.flat_map(tags).collect();
+        let revisions = self.good.values().map(|good| &*good.revision);
+        let tags: BTreeSet<_> = revisions.flat_map(tags).collect();
         let components = self.loads().components();
         let allowed = tags.into_iter();
         allowed
@@ -31,23 +32,25 @@ impl Swap {
                     let earlier = || before.iter().find(|one| one.component == text).cloned();
                     answers.get(&tag).map_or_else(earlier, Clone::clone)
                 };
-                let moved = tags(&good.revision.policy).into_iter().filter_map(one);
+                let moved = tags(&good.revision).into_iter().filter_map(one);
                 known.catalogue = known.catalogue.moving(name, moved.collect());
             }
         })
     }
 }
 
-/// The components of a policy that it names by a tag alone.
-fn tags(policy: &Policy) -> BTreeSet<Tag> {
-    let guests = policy.trigger.iter().chain([&policy.decide]);
-    let tag = |spec: &transom_api::policy::GuestSpec| {
+/// The components of a revision that its policy names by a tag alone.
+fn tags(revision: &Revision) -> BTreeSet<Tag> {
+    let policy = &revision.policy;
+    let specs = policy.trigger.iter().chain([&policy.decide]);
+    let tag = |(spec, guest): (&GuestSpec, &Guest)| {
         let component = Location::parse(&spec.component, &Base::Nowhere).ok()?;
         let image = component.image()?;
         image.digest.is_none().then(|| Tag {
             component: component.clone(),
             digest: spec.digest.clone(),
+            pulled: guest.manifest.clone(),
         })
     };
-    guests.filter_map(tag).collect()
+    specs.zip(revision.guests()).filter_map(tag).collect()
 }

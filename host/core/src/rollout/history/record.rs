@@ -10,11 +10,40 @@ use crate::policy::check;
 use crate::policy::manifest::{Manifest, PolicyError};
 use crate::reference::ObjectRef;
 use crate::rollout::{Probation, identity, short};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::policy::PolicySpec;
 use transom_api::{API_VERSION, KIND, labels};
+
+/// The manifests by which the components of a revision were pulled from registries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifests {
+    /// That of the component that decides what to write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decide: Option<String>,
+    /// That of the component that decides when to reconcile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
+}
+
+impl Manifests {
+    /// These, and from others what is not known.
+    fn or(&self, other: &Self) -> Self {
+        let or =
+            |one: &Option<String>, other: &Option<String>| one.as_ref().or(other.as_ref()).cloned();
+        Self {
+            decide: or(&self.decide, &other.decide),
+            trigger: or(&self.trigger, &other.trigger),
+        }
+    }
+
+    /// As they are kept; `None` when nothing is known.
+    pub(super) fn text(&self) -> Option<String> {
+        (*self != Self::default()).then(|| json!(self).to_string())
+    }
+}
 
 /// One kept revision.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +60,8 @@ pub struct Record {
     pub decide: String,
     /// Digest of the component that decides when to reconcile.
     pub trigger: Option<String>,
+    /// What the tags of its components meant when these were pulled.
+    pub manifests: Manifests,
     /// Why it may not become active again.
     pub barred: Option<String>,
     /// When it was first kept.
@@ -53,12 +84,23 @@ impl Record {
             spec: Arc::clone(&revision.policy.spec),
             decide: revision.decide.digest.to_string(),
             trigger: (revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
+            manifests: Manifests {
+                decide: revision.decide.manifest.clone(),
+                trigger: (revision.trigger.as_ref()).and_then(|guest| guest.manifest.clone()),
+            },
             barred: None,
             created: None,
             probation: None,
             owner: None,
             version: String::new(),
         }
+    }
+
+    /// What the tags of its components meant first, by this record and a newer one of the same revision; `None` when this
+    /// one says so already.
+    pub(super) fn learns(&self, newer: &Self) -> Option<Manifests> {
+        let all = self.manifests.or(&newer.manifests);
+        (all != self.manifests).then_some(all)
     }
 
     /// The record in an object; `None` if it is not one of ours, or was changed.
@@ -78,6 +120,9 @@ impl Record {
             spec: Arc::new(spec),
             decide,
             trigger,
+            manifests: (object.annotation(labels::MANIFESTS))
+                .and_then(|text| serde_json::from_str(text).ok())
+                .unwrap_or_default(),
             barred: object.annotation(labels::BARRED).map(str::to_owned),
             created: object.meta("creationTimestamp").map(str::to_owned),
             probation: (object.annotation(labels::PROBATION))
@@ -171,7 +216,12 @@ impl Record {
             .as_ref()
             .map(|why| (labels::BARRED, why.clone()));
         let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
-        let annotations: BTreeMap<_, _> = barred.into_iter().chain(probation).collect();
+        let manifests = self.manifests.text();
+        let manifests = manifests.map(|text| (labels::MANIFESTS, text));
+        let annotations: BTreeMap<_, _> = (barred.into_iter())
+            .chain(probation)
+            .chain(manifests)
+            .collect();
         let annotations = Some(annotations).filter(|all| !all.is_empty());
         set(
             "/metadata",

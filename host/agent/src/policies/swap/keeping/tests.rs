@@ -8,7 +8,7 @@ use crate::policies::{BUILTIN, Found};
 use serde_json::json;
 use std::collections::BTreeMap;
 use tempfile::TempDir;
-use transom_artifacts::{Base, Sources};
+use transom_artifacts::{Base, Gathered, Location, Sources};
 use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::reference::LOCAL;
@@ -137,6 +137,76 @@ async fn what_was_active_works_again_before_a_registry_is_asked_for_newer_compon
     assert_eq!(after.loads.count(), 1);
     // Who waits for what the leader before has kept does not wait for the registry, either.
     assert!(!after.any_loads(&[policy()].into()));
+}
+
+/// Waits until everything is loaded, and has it kept.
+async fn settle(swap: &mut Swap) {
+    while swap.loads.count() > 0 {
+        let given = swap.next().await;
+        swap.finish(given);
+    }
+    swap.keep_notes().await;
+}
+
+#[tokio::test]
+async fn a_new_pod_pulls_what_a_tag_meant_when_the_kept_revision_was_pulled() {
+    let (folder, cluster) = place();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let builtin = Location::Builtin("kubeconfig".to_owned());
+    let first = builtin.fetch(None, &Gathered::default()).unwrap();
+    // Another component that does the same: with a section of its own.
+    let second = [&*first.bytes, &[0, 2, 1, b'x']].concat();
+    let manifests = ["1", "2"].map(|one| format!("sha256:{}", one.repeat(64)));
+    for (manifest, bytes) in manifests.iter().zip([&*first.bytes, &second]) {
+        let head = format!("{}\n", json!({"manifest": manifest}));
+        std::fs::write(file(manifest), [head.as_bytes(), bytes].concat()).unwrap();
+    }
+    // The tag means the second one by now; the first is there by its digest, until it is removed.
+    let script = |now: &str| {
+        let by_digest = format!("cat '{}'/\"${{1##*@}}\"", folder.path().display());
+        format!(
+            "case $1 in *@*) {by_digest};; *) cat '{}';; esac",
+            file(now)
+        )
+    };
+    let policies = || with_component(&policy(), "oci:registry.example/a:v1");
+    let start = async |now: &str| {
+        let mut swap = asking(&cluster, &script(now));
+        swap.replace(policies());
+        settle(&mut swap).await;
+        swap
+    };
+    let before = start(&manifests[0]).await;
+    let decide = |swap: &Swap| swap.good[&policy()].revision.decide.clone();
+    assert_eq!(decide(&before).digest.as_ref(), first.digest);
+    let after = start(&manifests[1]).await;
+    assert_eq!(works(&after), works(&before));
+    assert_eq!(decide(&after).manifest.as_ref(), Some(&manifests[0]));
+    assert!(
+        after.newest[&policy()].pending.is_none(),
+        "it follows the tag"
+    );
+    // The tag is compared with what it meant, whether or not anything is kept in a folder.
+    let tags = after.tags();
+    assert_eq!(tags[0].pulled.as_ref(), Some(&manifests[0]));
+    // When that is gone, the policy says so, and does not follow the tag, either.
+    std::fs::remove_file(file(&manifests[0])).unwrap();
+    let mut gone = asking(&cluster, &script(&manifests[1]));
+    gone.replace(policies());
+    let Given::Done(done) = gone.next().await else {
+        panic!("it is restored");
+    };
+    let refused = done.result.as_ref().err().unwrap();
+    assert!(
+        refused.message.contains("spec.guests.decide"),
+        "{}",
+        refused.message
+    );
+    assert!(
+        refused.message.contains("is not followed"),
+        "{}",
+        refused.message
+    );
 }
 
 #[tokio::test]
