@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use transom_api::KnownReason;
 use transom_artifacts::Gathered;
-use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::{History, Record};
 use transom_engine::Engine;

@@ -6,6 +6,7 @@ use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::revisions;
+use crate::policies::wanted::Earlier;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,12 +51,7 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
 /// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder for
 /// that may be gone with an earlier pod. Returns false when registries have to be asked for them.
 async fn read_earlier(components: &Components, job: &mut Job) -> bool {
-    let history = job.history.as_ref();
-    let records = history
-        .into_iter()
-        .flat_map(|history| history.active().into_iter().chain(watched_before(history)));
-    let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
-    let unkept: BTreeMap<_, _> = unkept.collect();
+    let unkept = unkept(components, job);
     if unkept.is_empty() {
         return true;
     }
@@ -69,6 +65,25 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     (job.gathered, job.pulls_earlier) = (None, true);
     job.asks(&earlier.components);
     false
+}
+
+/// The components of the revisions that are to be restored, if they were not kept.
+fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
+    let history = job.history.iter();
+    let records =
+        history.flat_map(|history| history.active().into_iter().chain(watched_before(history)));
+    let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
+    unkept.collect()
+}
+
+/// Keeps the components of a revision that was restored from where they lay, so that the next start needs them there no
+/// more.
+fn keep_earlier(components: &Components, job: &Job) {
+    if let Some(earlier) = &job.earlier {
+        let wanted = job.wanted.of_earlier(unkept(components, job));
+        // The history names them, so that none is refused for want of room.
+        drop(components.keep(&wanted, earlier));
+    }
 }
 
 /// A policy whose history cannot be read, or not be restored now: it is loaded again later.
@@ -101,6 +116,9 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
         Err(Unloaded::Refused(busy)) => return unrecalled(job, busy),
     };
     let is_unread = read.is_incomplete();
+    if restored.is_some() {
+        keep_earlier(components, &job);
+    }
     (job.earlier, job.slow) = (None, false);
     let (Some(restored), Some(history)) = (restored, job.history.clone()) else {
         job.restoring = Restoring::Failed(is_unread);
@@ -151,6 +169,9 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
             return unrecalled(job, busy);
         }
     };
+    if restored.is_some() {
+        keep_earlier(components, &job);
+    }
     // What was active is better than what was last loaded.
     let (result, refused) = match (refused, &restored) {
         (Some(refusal), Some(_)) => (Err(refusal), None),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
+use crate::policies::kept::Kept as Cache;
 use crate::policies::loads::{Given, Loads};
 use crate::policies::{BUILTIN, Found};
 use serde_json::json;
@@ -94,10 +95,15 @@ async fn keep(swap: &mut Swap, note: Note) -> Changes {
 
 /// An agent whose registries are asked by this script of the shell; what the script does not print is not there.
 fn asking(cluster: &Arc<dyn Cluster>, script: &str) -> Swap {
+    asking_with(cluster, script, Cache::default())
+}
+
+/// The same with a cache of components.
+fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: Cache) -> Swap {
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let words = ["sh", "-c", script].map(Into::into).to_vec();
     let components = Components::new(&"builtin,oci:*".parse().unwrap())
-        .pulling(Images::new(words), Default::default())
+        .pulling(Images::new(words), cache)
         .remembering("transom");
     components.opened(Some(Arc::clone(cluster)));
     let source = Source::Given(Found::default());
@@ -207,6 +213,37 @@ async fn a_new_pod_pulls_what_a_tag_meant_when_the_kept_revision_was_pulled() {
         "{}",
         refused.message
     );
+}
+
+#[tokio::test]
+async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
+    let (folder, cluster) = place();
+    let answer = folder.path().join("answer");
+    let builtin = Location::Builtin("kubeconfig".to_owned());
+    let artifact = builtin.fetch(None, &Gathered::default()).unwrap();
+    let manifest = format!("sha256:{}", "1".repeat(64));
+    let head = format!("{}\n", json!({"manifest": manifest}));
+    std::fs::write(&answer, [head.as_bytes(), &artifact.bytes].concat()).unwrap();
+    let silent = "exec sleep 600";
+    let script = format!(
+        "case $1 in *silent*) {silent};; *) cat '{}';; esac",
+        answer.display()
+    );
+    let mut before = asking(&cluster, &script);
+    before.replace(with_component(&policy(), "oci:registry.example/a:v1"));
+    settle(&mut before).await;
+    // The first pod has an empty cache and asks the registry of what was active; the second one finds it there.
+    let cache = tempfile::tempdir().unwrap();
+    for script in [script.as_str(), silent] {
+        let mut after = asking_with(&cluster, script, Cache::new(Some(cache.path())));
+        after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
+        let given = tokio::time::timeout(SOON, after.next()).await;
+        let Ok(given @ Given::Restored(_)) = given else {
+            panic!("it is not restored before the newest component is pulled");
+        };
+        after.finish(given);
+        assert_eq!(works(&after), works(&before));
+    }
 }
 
 #[tokio::test]
