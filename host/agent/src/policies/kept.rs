@@ -10,16 +10,15 @@ use in_use::InUse;
 pub(super) use keeping::NoRoom;
 use names::{beside, file, key, name, origin, verified};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
 use transom_artifacts::signature::Evidence;
-use transom_artifacts::{Artifact, Held, Location, MAX_BYTES};
+use transom_artifacts::{Held, Location, MAX_BYTES};
 use transom_core::digest::Digest;
-use transom_core::rollout::history::History;
 use transom_core::signal::Signal;
 use transom_engine::PrivateFolder;
 
@@ -282,10 +281,11 @@ mod tests {
     use super::*;
     use crate::policies::{BUILTIN, Found, load};
     use std::borrow::Cow;
+    use std::collections::BTreeSet;
     use std::fs;
     use std::time::UNIX_EPOCH;
-    use transom_artifacts::{Base, Sources};
-    use transom_core::rollout::history;
+    use transom_artifacts::{Artifact, Base, Sources};
+    use transom_core::rollout::history::{self, History};
     use transom_engine::{Engine, EngineOptions};
 
     fn artifact(bytes: &[u8]) -> Artifact {

@@ -152,15 +152,7 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     let Ok((result, refused)) = newest else {
         return again(job);
     };
-    let earlier = match job.restoring {
-        Restoring::WithNewest => {
-            // What lies in a cluster is read again: it may be long until its turn.
-            let read = job.earlier.as_ref().unwrap_or(&gathered);
-            restored(engine, components, &job, read, result.as_ref().ok())
-                .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)))
-        }
-        Restoring::Next | Restoring::Done | Restoring::Failed(_) => Ok((None, None)),
-    };
+    let earlier = restored_with(engine, components, &job, &gathered, result.as_ref().ok());
     let (restored, before) = match earlier {
         Ok(earlier) => earlier,
         Err(Unloaded::Slow) => return again(job),
@@ -169,9 +161,6 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
             return unrecalled(job, busy);
         }
     };
-    if restored.is_some() {
-        keep_earlier(components, &job);
-    }
     // What was active is better than what was last loaded.
     let (result, refused) = match (refused, &restored) {
         (Some(refusal), Some(_)) => (Err(refusal), None),
@@ -197,6 +186,26 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         versions: components::versions(&gathered),
         incomplete,
     }))
+}
+
+/// Restores what was active and the revision before it, where the newest one is another and that was not done before.
+fn restored_with(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+    gathered: &Gathered,
+    newest: Option<&Loaded>,
+) -> Result<(Option<Loaded>, Option<Loaded>), Unloaded> {
+    if job.restoring != Restoring::WithNewest {
+        return Ok((None, None));
+    }
+    // What lies in a cluster is read again: it may be long until its turn.
+    let read = job.earlier.as_ref().unwrap_or(gathered);
+    let restored = restored(engine, components, job, read, newest)?;
+    if restored.is_some() {
+        keep_earlier(components, job);
+    }
+    Ok((restored, before(engine, components, job, read)?))
 }
 
 /// Takes components that the policy demands by their digest from what was loaded before, as for a rollback: other bytes lie

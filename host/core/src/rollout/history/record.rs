@@ -182,6 +182,17 @@ impl Record {
         }
     }
 
+    /// What is known of the revision besides; `None` when there is nothing.
+    fn annotations(&self) -> Option<Value> {
+        let barred = self.barred.clone().map(|why| (labels::BARRED, why));
+        let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
+        let manifests = self.manifests.text();
+        let manifests = manifests.map(|text| (labels::MANIFESTS, text));
+        let all = barred.into_iter().chain(probation).chain(manifests);
+        let all: BTreeMap<_, _> = all.collect();
+        (!all.is_empty()).then(|| json!(all))
+    }
+
     /// The whole object. It goes with the policy object if there is one.
     pub(super) fn object(&self, namespace: &str, uid: Option<&str>) -> Object {
         let reference = self.reference(namespace);
@@ -211,23 +222,7 @@ impl Record {
             }
         };
         set("/metadata", "ownerReferences", owner);
-        let barred = self
-            .barred
-            .as_ref()
-            .map(|why| (labels::BARRED, why.clone()));
-        let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
-        let manifests = self.manifests.text();
-        let manifests = manifests.map(|text| (labels::MANIFESTS, text));
-        let annotations: BTreeMap<_, _> = (barred.into_iter())
-            .chain(probation)
-            .chain(manifests)
-            .collect();
-        let annotations = Some(annotations).filter(|all| !all.is_empty());
-        set(
-            "/metadata",
-            "annotations",
-            annotations.map(|all| json!(all)),
-        );
+        set("/metadata", "annotations", self.annotations());
         let trigger = self.trigger.as_ref().map(|digest| json!(digest));
         set("/data/components", "trigger", trigger);
         Object {

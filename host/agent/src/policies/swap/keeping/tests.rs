@@ -155,6 +155,7 @@ async fn settle(swap: &mut Swap) {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 async fn a_new_pod_pulls_what_a_tag_meant_when_the_kept_revision_was_pulled() {
     let (folder, cluster) = place();
     let file = |name: &str| folder.path().join(name).display().to_string();
