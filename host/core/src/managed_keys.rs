@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
-use transom_api::policy::OwnSpec;
+use transom_api::policy::{OwnSpec, Verb};
 
 /// The fields of a manifest that are no content.
 const NO_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
@@ -116,17 +116,17 @@ struct Keys {
     finalizers: BTreeSet<String>,
 }
 
-/// Whether a policy put a finalizer on an object, or would have to. An object that it made before it noted that bears it
-/// because of the policy, unless it was adopted.
+/// Whether a policy put a finalizer on an object, or would have to.
 fn puts(existing: &Object, finalizer: &str) -> bool {
-    let noted = Keys::of(existing).finalizers;
-    let made = || Stamp::read(existing).is_some() && existing.label(labels::ADOPTED).is_none();
-    !is_on(existing, finalizer) || noted.contains(finalizer) || noted.is_empty() && made()
+    !is_on(existing, finalizer) || Keys::of(existing).finalizers.contains(finalizer)
 }
 
 /// The finalizers that a policy put on an object, and that its grant names no longer.
 pub(crate) fn finalizers_left(rule: &WriteRule, existing: &Object) -> BTreeSet<String> {
     let names = |name: &String| rule.finalizers().is_some_and(|names| names.contains(name));
+    if !rule.verbs.contains(&Verb::Update) {
+        return BTreeSet::new();
+    }
     let mut left = Keys::of(existing).finalizers;
     left.retain(|name| is_on(existing, name) && !names(name));
     left

@@ -167,9 +167,16 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         .resynced()
         .then(|| backoff::resync_ms(schedule.resync_seconds, schedule.seed))
         .flatten();
-    let asked = reconcile.ask_again_at.filter(|_| end.asks_again());
-    let asked = [end.ask_again_at, asked].into_iter().flatten().min();
-    let asked_ms = asked.map(|at| until_ms(at, schedule.now_seconds));
+    let until = |at| until_ms(at, schedule.now_seconds);
+    let told = reconcile.ask_again_at.filter(|_| end.asks_again());
+    // A time that is over or near does not shorten a back-off.
+    let told = told
+        .map(until)
+        .map(|after| after.max(retry_ms.unwrap_or_default()));
+    let asked_ms = [end.ask_again_at.map(until), told]
+        .into_iter()
+        .flatten()
+        .min();
     let told_ms = reconcile.told_otherwise.then_some(SHORTEST_MS);
     let is_foreign = end.reason == KnownReason::TargetNotOwned.into();
     let foreign_ms = is_foreign.then(|| backoff::resync_ms(FOREIGN_SECONDS, schedule.seed));

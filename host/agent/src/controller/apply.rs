@@ -17,7 +17,7 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
 use transom_core::stamp::Stamp;
-use transom_core::work::{Cause, Key, WorkItem};
+use transom_core::work::{Cause, Key};
 
 /// A reconcile that ran to its end.
 pub(super) struct Applied {
@@ -133,6 +133,7 @@ impl Controller {
         let key = &admitted.work.key;
         if plan.steps.is_empty() {
             self.limits.unwanted(key);
+            self.memory.lock().own_wakes.remove(key);
             return Outcome::default();
         }
         let before = touched.before();
@@ -168,48 +169,68 @@ impl Controller {
         self.rehearsals.written(&steps);
         outcome.stopped = stopped;
         self.uncount(key, &counted, &outcome);
-        self.wrote(&admitted.work, &steps, &outcome, &touched.sets);
-        self.end_steps(&admitted.work, &steps, &outcome, touched);
+        let mut news = self.wrote(key, &steps, &outcome, &touched.sets);
+        news.extend(self.end_steps(key, &steps, &outcome, touched));
+        self.wake_itself(key, news.pop());
         outcome
     }
 
-    fn end_steps(&self, work: &WorkItem, steps: &[Step], outcome: &Outcome, touched: &mut Touched) {
+    /// Has a primary reconciled again after a write that is news for what its own guest asked for; not too often in a row.
+    fn wake_itself(&self, key: &Key, news: Option<ObjectRef>) {
+        let wakes = self.memory.lock().wakes_itself(key, news.is_some());
+        if let Some(object) = news.filter(|_| wakes) {
+            self.queues
+                .push(key, Queued::Reconcile(Cause::Input(object)));
+        }
+    }
+
+    /// Records how the steps ended; returns the objects whose new state is news for what the guest asked for.
+    fn end_steps(
+        &self,
+        key: &Key,
+        steps: &[Step],
+        outcome: &Outcome,
+        touched: &mut Touched,
+    ) -> Vec<ObjectRef> {
+        let mut news = Vec::new();
         for (at, step) in steps.iter().enumerate() {
             let done = outcome.steps.get(at);
             if done.is_none_or(|done| done.result.is_err()) {
                 let brake = &mut self.memory.lock().brake;
-                brake.give_back(&work.key, step.target());
+                brake.give_back(key, step.target());
             }
             // The last step on an object says how it was left.
             let mut later = steps[at + 1..].iter();
-            if !later.any(|later| later.target() == step.target()) {
-                self.end_step(work, step, done, touched);
+            let is_last = !later.any(|later| later.target() == step.target());
+            if is_last && self.end_step(key, step, done, touched) {
+                news.push(step.target().clone());
             }
         }
+        news
     }
 
-    /// Records how the last step on an object ended, for this reconcile and for the next.
+    /// Records how the last step on an object ended, for this reconcile and for the next. Returns whether that is news for
+    /// what the guest asked for.
     fn end_step(
         &self,
-        work: &WorkItem,
+        key: &Key,
         step: &Step,
         done: Option<&StepOutcome>,
         touched: &mut Touched,
-    ) {
-        let (key, target) = (&work.key, step.target());
+    ) -> bool {
+        let target = step.target();
         let left = done.and_then(|done| done.left.as_deref());
         // What a delete leaves waits for its finalizers: the next reconcile takes off those that are the policy's.
         let held = left.is_some() && step.kind() == WriteKind::Delete;
         let left = left.map(|left| (left, fingerprint::of(left)));
-        let changed = {
+        let (changed, news) = {
             let memory = &mut self.memory.lock();
             let now_seconds = self.clock.now_seconds();
             let news = touched.needed.get_mut(target).zip(left);
             let news = news.is_some_and(|(needed, (left, _))| {
-                !writes_again(work, target)
-                    && needed.is_changed_by(left, &mut memory.sightings, now_seconds)
+                needed.is_changed_by(left, &mut memory.sightings, now_seconds)
             });
-            memory.end_of_write(key, target, left) || news || held
+            (memory.end_of_write(key, target, left) || held, news)
         };
         if changed {
             let cause = Cause::Input(target.clone());
@@ -220,21 +241,31 @@ impl Controller {
             // change.
             seen.written(left);
         }
+        news
     }
 
-    /// Records what was just written, and enqueues every other reconcile that depends on it; and this one where it is news
-    /// for a set that it saw.
-    fn wrote(&self, work: &WorkItem, steps: &[Step], outcome: &Outcome, sets: &[SeenSet]) {
-        let key = &work.key;
+    /// Records what was just written, and enqueues every other reconcile that depends on it. Returns the objects that are
+    /// news for a set that this one saw.
+    fn wrote(
+        &self,
+        key: &Key,
+        steps: &[Step],
+        outcome: &Outcome,
+        sets: &[SeenSet],
+    ) -> Vec<ObjectRef> {
+        let mut news = Vec::new();
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps);
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
             let left = done.left.as_deref();
-            let mut concerned = self.memory.lock().wrote(key, step, done);
+            let concerned = self.memory.lock().wrote(key, step, done);
             let written = memory::written(step, left);
-            let is_news = |set: &SeenSet| set.concerns(step.target(), written);
-            if !writes_again(work, step.target()) && sets.iter().any(is_news) {
-                concerned.push(key.clone());
+            let is_news = |written| {
+                sets.iter()
+                    .any(|set: &SeenSet| set.concerns(step.target(), written))
+            };
+            if written.is_some_and(is_news) {
+                news.push(step.target().clone());
             }
             for other in concerned {
                 let cause = Cause::Input(step.target().clone());
@@ -257,13 +288,8 @@ impl Controller {
                 }
             }
         }
+        news
     }
-}
-
-/// Whether a change of an object that it writes called for the reconcile: its own write then calls for no other one, or a
-/// guest that takes back its own change would go on for ever.
-fn writes_again(work: &WorkItem, target: &ObjectRef) -> bool {
-    matches!(&work.cause, Cause::Input(changed) if changed == target)
 }
 
 /// The primary as the last write to it left it, where that is known.

@@ -4,7 +4,7 @@
 use super::Controller;
 use super::queue::Queued;
 use super::workqueue::Workqueue;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::Duration;
 use transom_api::KnownReason;
 use transom_core::backoff;
@@ -16,49 +16,61 @@ use transom_core::policy::selector::Selector;
 use transom_core::watches;
 use transom_core::work::{Cause, Key};
 
+/// How long it waits before it looks whether it has to begin anew.
+const PACE: Duration = Duration::from_secs(10);
+
 impl Controller {
-    /// Has such primaries released each time that this replica begins to work.
-    pub(super) async fn follow_deselected(self: Arc<Self>, queue: Arc<Workqueue>) {
-        let mut leading = self.leading.clone();
+    /// Has such primaries released each time that this replica begins to work, or the policy is no longer held, once all
+    /// policies are known: another one may set the same finalizer, and select them. Keeps neither the controller nor the
+    /// policy while it waits.
+    pub(super) async fn follow_deselected(controller: Weak<Self>, queue: Weak<Workqueue>) {
+        let (mut released, mut failures) = (false, 0);
         loop {
-            leading.gained().await;
-            self.release_deselected(&queue).await;
-            if !leading.is_elected() || queue.is_closed() {
+            let Some((controller, queue)) = controller.upgrade().zip(queue.upgrade()) else {
+                return;
+            };
+            if queue.is_closed() {
                 return;
             }
-            leading.lost().await;
+            let may = controller.may_release(&queue);
+            released &= may;
+            if may && !released {
+                released = controller.release_deselected(&queue).await;
+                failures = if released { 0 } else { failures + 1 };
+            }
+            drop((controller, queue));
+            let after = match released {
+                true => PACE,
+                false => Duration::from_millis(backoff::delay_ms(failures, u64::from(failures))),
+            };
+            tokio::time::sleep(after).await;
         }
     }
 
-    /// Asks until there is an answer, or it is certain that there will be none.
-    async fn release_deselected(&self, queue: &Workqueue) {
-        for failures in 0.. {
-            let loaded = queue.loaded();
-            let failure = match self.deselected(&loaded.revision.policy).await {
-                Ok(left) => {
-                    let keys = left
-                        .iter()
-                        .map(|one| Key::new(&queue.policy, &one.reference));
-                    self.memory.lock().deselected.extend(keys);
-                    for one in left {
-                        queue.push(&one.reference, Queued::Reconcile(Cause::Gone), None);
-                    }
-                    return;
-                }
-                Err(failure) => failure,
-            };
-            let known = failure.reason.known();
-            if queue.is_closed()
-                || matches!(
-                    known,
-                    Some(KnownReason::ReadForbidden | KnownReason::KindMissing)
-                )
-            {
-                return;
+    fn may_release(&self, queue: &Workqueue) -> bool {
+        let is_held = queue.loaded().revision.policy.suspend;
+        self.leading.leads() && self.queues.are_complete() && !is_held
+    }
+
+    /// Asks once; returns whether there is an answer, or it is certain that there will be none.
+    async fn release_deselected(&self, queue: &Workqueue) -> bool {
+        use KnownReason::{KindMissing, ReadForbidden};
+        let loaded = queue.loaded();
+        let left = match self.deselected(&loaded.revision.policy).await {
+            Ok(left) => left,
+            Err(failure) => {
+                return matches!(failure.reason.known(), Some(ReadForbidden | KindMissing));
             }
-            let after = backoff::delay_ms(failures, u64::from(failures));
-            tokio::time::sleep(Duration::from_millis(after)).await;
+        };
+        if queue.is_closed() {
+            return true;
         }
+        let key = |one: &Object| Key::new(&queue.policy, &one.reference);
+        self.memory.lock().deselected.extend(left.iter().map(key));
+        for one in left {
+            queue.push(&one.reference, Queued::Reconcile(Cause::Gone), None);
+        }
+        true
     }
 
     /// The objects that the policy does not select and that bear the finalizer that it put on them.

@@ -4,6 +4,7 @@
 mod last_result;
 mod pause;
 mod shared;
+mod writes;
 
 use crate::controller::queue::Queued;
 pub(crate) use last_result::LastResult;
@@ -23,13 +24,13 @@ use transom_core::object::Object;
 use transom_core::ownership::{Contender, OwnershipIndex};
 use transom_core::plan::brake::Brake;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::share::often::Often;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
+pub(crate) use writes::written;
 
 /// What a change of an object concerns.
 #[derive(Debug, Default)]
@@ -57,6 +58,8 @@ pub(crate) struct Memory {
     pub(crate) outputs: Outputs,
     /// Objects that their policy does not select and that bear its finalizer, as they were found at a start.
     pub(crate) deselected: BTreeSet<Key>,
+    /// How often in a row a primary was reconciled for its own writes.
+    pub(crate) own_wakes: BTreeMap<Key, u8>,
     /// Each primary as its policy saw it last.
     pub(crate) last_seen: HashMap<Key, LastSeen>,
     /// How often other writers overwrote what a policy wrote.
@@ -82,16 +85,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Registers the targets that a reconcile is about to write. What a watch reports of them waits for the end of the
-    /// write, when it is known what was written.
-    pub(crate) fn about_to_write(&mut self, key: &Key, steps: &[Step]) {
-        for step in steps {
-            self.writing
-                .entry(step.target().clone())
-                .or_insert_with(|| (key.clone(), None));
-        }
-    }
-
     /// Whether it can be kept when one more field of an object changes, beside those that reconciles ask for; `now` is what the
     /// present one saw of it.
     pub(crate) fn can_observe(
@@ -108,77 +101,12 @@ impl Memory {
         })
     }
 
-    /// The write that failed in the last reconcile of a primary.
-    pub(crate) fn failed_write(&self, key: &Key) -> Option<FailedWrite> {
-        self.failed_writes.get(key).cloned()
-    }
-
-    /// Records what became of the writes of a primary; returns the write that failed, if one did.
-    pub(crate) fn wrote_all(&mut self, key: &Key, outcome: &Outcome) -> Option<FailedWrite> {
-        let failed = outcome.failed_write(self.failed_writes.remove(key));
-        if let Some(failed) = &failed {
-            self.failed_writes.insert(key.clone(), failed.clone());
+    /// Records that an object is gone.
+    pub(crate) fn gone(&mut self, object: &ObjectRef) {
+        if let Some(owner) = self.outputs.owner(object) {
+            self.contentions.forget_form(&owner.policy, object);
         }
-        failed
-    }
-
-    /// Whether a key is writing an object now. If so, keeps the observation.
-    fn is_writing(
-        &mut self,
-        key: &Key,
-        object: &ObjectRef,
-        observed: impl FnOnce() -> Option<Digest>,
-    ) -> bool {
-        let writing = self.writing.get_mut(object);
-        let ours = writing.filter(|(writer, _)| writer == key);
-        ours.map(|(_, last)| *last = Some(observed())).is_some()
-    }
-
-    /// Ends a key's write of an object, successful or not; `left` is the object now with its fingerprint, if known. True when
-    /// a watch reported another state of the object meanwhile, or one that cannot be compared because this one is unknown.
-    pub(crate) fn end_of_write(
-        &mut self,
-        key: &Key,
-        object: &ObjectRef,
-        left: Option<(&Object, Digest)>,
-    ) -> bool {
-        let seen = self.seen.get_mut(key).filter(|_| left.is_some());
-        if let Some(seen) = seen {
-            seen.entry(object.clone()).or_default().written(left);
-        }
-        let fingerprint = left.map(|(_, fingerprint)| fingerprint);
-        let writing = self.writing.get(object);
-        if writing.is_none_or(|(writer, _)| writer != key) {
-            return false;
-        }
-        let observed = self.writing.remove(object).and_then(|(_, last)| last);
-        observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
-    }
-
-    /// Records a successful step, and how it left the object; returns the other reconciles that depend on what it wrote.
-    pub(crate) fn wrote(&mut self, key: &Key, step: &Step, done: &StepOutcome) -> Vec<Key> {
-        let target = step.target();
-        if let Some(written) = &mut self.written {
-            let policies = written.entry(target.clone()).or_default();
-            policies.insert(Arc::clone(&key.policy));
-        }
-        match step {
-            Step::Create { desired } | Step::Update { desired, .. } => {
-                self.outputs.observe(desired);
-            }
-            Step::Delete { reference, .. } => match done.left.as_deref() {
-                // It waits for its finalizers, some of which may be the policy's to take off.
-                Some(left) => self.outputs.observe(left),
-                None => self.outputs.gone(reference),
-            },
-            Step::Patch { .. } => {}
-        }
-        self.contentions.wrote(key, step, &done.kept);
-        let dependent = self.dependencies.concerned(target).cloned();
-        let now = written(step, done.left.as_deref());
-        let of_sets = self.sets.concerned(target, now);
-        let others: BTreeSet<Key> = dependent.chain(of_sets).collect();
-        others.into_iter().filter(|other| other != key).collect()
+        self.outputs.gone(object);
     }
 
     /// Records an object that bears a stamp. Returns its owner if that was reconciled before, without knowing of the
@@ -277,6 +205,7 @@ impl Memory {
         self.failed_writes.retain(|key, _| *key.policy != *policy);
         self.contentions.remove_policy(policy);
         self.deselected.retain(|key| *key.policy != *policy);
+        self.own_wakes.retain(|key, _| *key.policy != *policy);
         let dependencies = &self.dependencies;
         self.sightings
             .keep(|object| dependencies.concerned(object).next().is_some());
@@ -291,6 +220,7 @@ impl Memory {
         self.ends.remove(key);
         self.failed_writes.remove(key);
         self.deselected.remove(key);
+        self.own_wakes.remove(key);
     }
 
     /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that
@@ -350,91 +280,12 @@ pub(crate) struct Entry {
     pub(crate) cause: Option<Cause>,
 }
 
-/// An object as a successful step left it, as far as that is known.
-pub(crate) fn written<'a>(step: &'a Step, left: Option<&'a Object>) -> Observed<'a> {
-    match (left, step) {
-        (Some(left), _) => Observed::Present(left),
-        (None, Step::Create { desired } | Step::Update { desired, .. }) => {
-            Observed::Present(desired)
-        }
-        (None, Step::Delete { .. }) => Observed::Gone,
-        (None, Step::Patch { .. }) => Observed::Unreadable,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-    use transom_api::policy::LabelOperator;
-    use transom_core::contract::decide::{Absence, Age, Form, LabelTerm, Need, Wake};
-    use transom_core::inputs::sets::{Question, SeenSet};
+    use transom_core::contract::decide::{Absence, Age, Form, Need, Wake};
     use transom_core::inputs::sightings::MOST;
-
-    #[test]
-    fn a_failed_write_of_a_policy_goes_with_it() {
-        let object = ObjectRef::local("v1", "ConfigMap", Some("n"), "c");
-        let mut memory = Memory::default();
-        let failed = FailedWrite {
-            object: object.clone(),
-            reason: "WriteForbidden".to_owned(),
-        };
-        for policy in ["p", "q"] {
-            // Of a reconcile that ended after its policy was removed there is no result.
-            let key = Key::new(&policy.into(), &object);
-            memory.failed_writes.insert(key, failed.clone());
-        }
-        memory.remove_policy("p");
-        let left: Vec<_> = memory.failed_writes.keys().collect();
-        assert_eq!(left, [&Key::new(&"q".into(), &object)]);
-    }
-
-    #[test]
-    fn a_write_concerns_those_who_saw_the_object_in_a_set() {
-        let place = ObjectRef::local("v1", "ConfigMap", Some("n"), "");
-        let map = |of: &str| Object {
-            reference: ObjectRef {
-                name: "m".to_owned(),
-                ..place.clone()
-            },
-            version: "1".to_owned(),
-            body: json!({"metadata": {"labels": {"of": of}}}),
-        };
-        let labels = [LabelTerm {
-            key: "of".to_owned(),
-            operator: LabelOperator::In,
-            values: vec!["x".to_owned()],
-        }];
-        let need = Need {
-            role: "maps".to_owned(),
-            reference: place.clone(),
-            form: Form::Count(labels.to_vec()),
-            absence: Absence::Fine,
-            wake: Wake::Change,
-        };
-        let question = Arc::new(Question::how_many(&need, &labels).unwrap());
-        let seen = SeenSet::pending(question, Wake::Change).with(Arc::default());
-        let [counts, writes] = ["counts", "writes"].map(|name| Key::new(&name.into(), &place));
-        let mut memory = Memory::default();
-        memory.sets.set(&counts, vec![seen]);
-        let made = |of: &str| Step::Create { desired: map(of) };
-        let mut wrote = |step: &Step, left: Option<Object>| {
-            let done = StepOutcome::of(step.target().clone(), step.kind(), Ok(left));
-            memory.wrote(&writes, step, &done)
-        };
-        assert_eq!(wrote(&made("y"), None), []);
-        let told = vec![counts];
-        assert_eq!(wrote(&made("x"), None), told);
-        let patch = Step::Patch {
-            reference: map("y").reference,
-            version: "1".to_owned(),
-            fields: Vec::new(),
-        };
-        assert_eq!(wrote(&patch, Some(map("x"))), told);
-        assert_eq!(wrote(&patch, Some(map("y"))), []);
-        // What it left is not known.
-        assert_eq!(wrote(&patch, None), told);
-    }
 
     #[test]
     fn a_field_is_observed_as_long_as_a_reconcile_asks_for_it() {

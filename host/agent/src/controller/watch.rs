@@ -79,7 +79,7 @@ impl Controller {
             Observation::Present(object) => self.present(object),
             Observation::Gone(reference) => {
                 self.rehearsals.changed(&reference, None);
-                self.memory.lock().outputs.gone(&reference);
+                self.memory.lock().gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), Observed::Gone);
             }
             Observation::Synced => {}

@@ -43,8 +43,8 @@ impl Controller {
         };
         let places = (*CORES).max(fewest);
         if self.trial.is_none() && !self.ends && !self.accounts.are_only_asked() {
-            let deselected = Arc::clone(self).follow_deselected(Arc::clone(&queue));
-            drop(tokio::spawn(deselected));
+            let (controller, queue) = (Arc::downgrade(self), Arc::downgrade(&queue));
+            drop(tokio::spawn(Self::follow_deselected(controller, queue)));
         }
         let policy = Arc::clone(&queue.policy);
         self.pool

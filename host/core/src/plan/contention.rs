@@ -286,6 +286,14 @@ impl Contentions {
         }
     }
 
+    /// Forgets in which form an object was kept that a policy made and that is not there any more.
+    pub fn forget_form(&mut self, policy: &Arc<str>, object: &ObjectRef) {
+        let place = (Arc::clone(policy), object.clone());
+        if let Some(contention) = self.whole.get_mut(&place) {
+            contention.forms = Default::default();
+        }
+    }
+
     /// Forgets an object that is not there any more, of which fields were written.
     pub fn gone(&mut self, key: &Key, object: &ObjectRef) {
         self.fields.remove(&(key.clone(), object.clone()));
