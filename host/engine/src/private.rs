@@ -101,6 +101,15 @@ impl PrivateFolder {
             .and_then(|file| file.set_modified(SystemTime::now()));
     }
 
+    /// Whether at most so many files, and so many bytes, are left when all files are removed that are not spared.
+    pub fn has_room(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let spared = entries.filter(|entry| entry.file_name().to_str().is_some_and(&is_spared));
+        let lengths = spared.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+        let spared = lengths.fold((0, 0), |(files, bytes), length| (files + 1, bytes + length));
+        spared.0 <= files && spared.1 <= bytes
+    }
+
     /// Removes the oldest files that are not spared, by their names, until at most so many are left, and so many bytes.
     /// Returns whether that was possible.
     pub fn prune(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {

@@ -184,8 +184,11 @@ impl Components {
                 None => pull(images, image, manifest, asker.signed).await,
             };
             match (pulled, unsigned) {
-                // What is missing are the signatures.
-                (Err(_), Some(held)) => drop(gathered.kept.insert(component, held)),
+                // What is missing are the signatures, and why they could not be pulled is told.
+                (Err(unread), Some(held)) => {
+                    gathered.images.insert(image.clone(), Err(unread));
+                    gathered.kept.insert(component, held);
+                }
                 (pulled, _) => drop(gathered.images.insert(image.clone(), pulled)),
             }
         }

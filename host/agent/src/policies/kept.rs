@@ -8,7 +8,7 @@ mod names;
 use crate::telemetry;
 use in_use::InUse;
 pub(super) use keeping::NoRoom;
-use names::{beside, file, key, name, origin, verified};
+use names::{beside, evidence_names, file, key, name, origin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -181,9 +181,9 @@ impl Kept {
             return false;
         };
         let is_signed = || {
-            let evidence = verified(&record.digest, component, asker);
-            let folder = self.evidence.as_ref().zip(evidence);
-            folder.is_some_and(|(folder, name)| folder.has(&name))
+            let mut names = evidence_names(&record.digest, component, asker);
+            let folder = self.evidence.as_ref();
+            folder.is_some_and(|folder| names.any(|name| folder.has(&name)))
         };
         self.has_digest(&record.digest) && (!asker.signed || is_signed())
     }
@@ -209,13 +209,14 @@ impl Kept {
         })
     }
 
-    /// What verified a component for a policy.
+    /// What verified a component for a policy, or else for another one: each load checks it against its own demand.
     fn evidence(&self, digest: &str, component: &Location, asker: Asker<'_>) -> Option<Evidence> {
         let folder = self.evidence.as_ref()?;
-        let name = verified(digest, component, asker)?;
-        let text = folder.read(&name, EVIDENCE_BYTES).ok()?;
-        folder.touch(&name);
-        Evidence::from_json(&serde_json::from_slice(&text).ok()?)
+        evidence_names(digest, component, asker).find_map(|name| {
+            let text = folder.read(&name, EVIDENCE_BYTES).ok()?;
+            folder.touch(&name);
+            Evidence::from_json(&serde_json::from_slice(&text).ok()?)
+        })
     }
 
     fn has_digest(&self, digest: &str) -> bool {
@@ -232,7 +233,15 @@ impl Kept {
             folder.touch(&name);
             Some(text == origin.as_bytes())
         };
-        at().unwrap_or_default()
+        // Earlier versions of the agent wrote only the record.
+        let is_recorded = || {
+            let demands = Asker {
+                digest: Some(digest),
+                ..asker
+            };
+            component.is_remote() && self.fitting(component, demands).is_some()
+        };
+        at().unwrap_or_default() || is_recorded()
     }
 
     /// Whether the component with a digest was loaded from a place and is still there; it may be damaged.

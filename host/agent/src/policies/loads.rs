@@ -52,6 +52,8 @@ pub(super) struct Job {
     pub(super) recalls: bool,
     /// What lies where their components were loaded from, if these were not kept.
     pub(super) earlier: Option<Gathered>,
+    /// Whether the revision before the active one is still to be pulled, once that one is restored.
+    pub(super) lacks_before: bool,
     /// How far the restoring of the revision is that was active.
     pub(super) restoring: Restoring,
 }

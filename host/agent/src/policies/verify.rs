@@ -70,7 +70,17 @@ pub(super) fn signers(
     let evidence = at.evidence(inputs.gathered).map_err(unread)?;
     demand.check(digest, &evidence).map_err(|unverified| {
         let message = format!("component `{at}` with the digest {digest}: {unverified}");
-        (unverified.reason(), message)
+        let pulled = at
+            .image()
+            .and_then(|image| inputs.gathered.images.get(image));
+        match (pulled, unverified.reason()) {
+            // Only what was kept is known, and the registry may hold the signatures.
+            (Some(Err(unread)), KnownReason::SignatureMissing) => {
+                (unread.reason, format!("{message}; {unread}"))
+            }
+            (Some(Err(unread)), reason) => (reason, format!("{message}; {unread}")),
+            (_, reason) => (reason, message),
+        }
     })
 }
 

@@ -133,13 +133,15 @@ async fn token(
     }
     let text = text(&mut answer).await?;
     let token: Option<Value> = serde_json::from_slice(&text).ok();
-    let field = |name: &str| Some(token.as_ref()?.get(name)?.as_str()?.to_owned());
     // Only what a header can hold.
-    let is_token = |token: &String| token.bytes().all(|byte| byte.is_ascii_graphic());
-    let token = field("token")
+    let is_token =
+        |token: &&str| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let field = |name: &str| {
+        let text = token.as_ref()?.get(name)?.as_str();
+        text.filter(is_token).map(str::to_owned)
+    };
+    field("token")
         .or_else(|| field("access_token"))
-        .filter(is_token);
-    token
         .map(RegistryAuth::Bearer)
         .ok_or_else(|| unavailable(format!("{SERVICE} answered without a token")))
 }
@@ -258,7 +260,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_token_is_asked_for_with_the_credential_and_used_instead_of_it() {
-        for body in [r#"{"token": "t"}"#, r#"{"access_token": "t"}"#] {
+        for body in [
+            r#"{"token": "t"}"#,
+            r#"{"access_token": "t"}"#,
+            r#"{"token": "", "access_token": "t"}"#,
+        ] {
             let server = naming("http://HERE/token", (200, "", body));
             assert_eq!(ask(&server), Ok(RegistryAuth::Bearer("t".to_owned())));
             let asked = server.asked("/token?");
@@ -316,6 +322,12 @@ pub(super) mod tests {
             (realm, (503, CANARY), unavailable, "status 503"),
             (realm, (429, CANARY), unavailable, "status 429"),
             (realm, (200, CANARY), unavailable, "without a token"),
+            (
+                realm,
+                (200, r#"{"token": ""}"#),
+                unavailable,
+                "without a token",
+            ),
             (
                 realm,
                 (200, r#"{"token": "a\nb"}"#),

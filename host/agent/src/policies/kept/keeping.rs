@@ -71,7 +71,11 @@ impl Kept {
             let (size, Most { files, bytes }) = (artifact.bytes.len() as u64, self.most);
             let left = bytes.saturating_sub(size);
             let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
-            let fits = size <= bytes && folder.prune(files.saturating_sub(1), left, is_spared);
+            let files = files.saturating_sub(1);
+            // For one that cannot fit nothing is removed.
+            let fits = size <= bytes
+                && folder.has_room(files, left, is_spared)
+                && folder.prune(files, left, is_spared);
             match fits {
                 true => self.take_written(folder.write(&name, &[&artifact.bytes])),
                 false if in_use.has(&artifact.digest) => {}
@@ -96,10 +100,12 @@ impl Kept {
         artifact: &Artifact,
         evidence: Option<&Evidence>,
     ) {
-        let name = verified(&artifact.digest, component, asker);
-        if let (Some(folder), Some(name), Some(evidence)) = (&self.evidence, name, evidence) {
+        let names = verified(&artifact.digest, component, asker);
+        if let (Some(folder), Some(names), Some(evidence)) = (&self.evidence, names, evidence) {
             let text = evidence.to_json().to_string();
-            self.take_written(folder.write(&name, &[text.as_bytes()]));
+            for name in names {
+                self.take_written(folder.write(&name, &[text.as_bytes()]));
+            }
             self.prune_beside(folder, ALL_EVIDENCE_BYTES);
         }
     }
@@ -156,6 +162,10 @@ impl Kept {
         let Some(key) = key(component, asker) else {
             return Ok(());
         };
+        // A place may hold other bytes than those that are demanded: nothing is recorded of it.
+        if asker.digest.is_some_and(|digest| digest != artifact.digest) {
+            return Ok(());
+        }
         let record = Record {
             component: key.clone(),
             digest: artifact.digest.clone(),

@@ -44,11 +44,28 @@ pub(super) fn beside(digest: &str, what: &str) -> String {
     format!("{digest}-{}", file(what, "json"))
 }
 
-/// The file of what verified a component for one policy: others may demand other signatures.
-pub(super) fn verified(digest: &str, component: &Location, asker: Asker<'_>) -> Option<String> {
+/// The files of what verified a component: for this policy, because others may demand other signatures, and for whichever
+/// policy loaded it last from there.
+pub(super) fn verified(
+    digest: &str,
+    component: &Location,
+    asker: Asker<'_>,
+) -> Option<[String; 2]> {
     let (policy, uid) = (asker.policy, asker.uid.unwrap_or_default());
     let origin = origin(component, asker)?;
-    Some(beside(digest, &format!("{origin} for {policy} {uid}")))
+    let own = beside(digest, &format!("{origin} for {policy} {uid}"));
+    Some([own, beside(digest, &origin)])
+}
+
+/// The files that may hold what verifies a component for a policy, the best first. The last one is what earlier versions of
+/// the agent wrote.
+pub(super) fn evidence_names(
+    digest: &str,
+    component: &Location,
+    asker: Asker<'_>,
+) -> impl Iterator<Item = String> {
+    let names = verified(digest, component, asker).into_iter().flatten();
+    names.chain([file(digest, "json")])
 }
 
 /// The file of a component.

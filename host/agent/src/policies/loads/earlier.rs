@@ -7,6 +7,7 @@ use crate::policies::load::{self, Loaded, Unloaded};
 use crate::policies::revisions;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{SystemTime, UNIX_EPOCH};
 use transom_api::KnownReason;
 use transom_artifacts::Gathered;
 use transom_core::policy::Policy;
@@ -48,6 +49,16 @@ pub(super) fn restored(
 pub(super) fn watched_before(history: &History) -> Option<&Record> {
     let watched = history.active()?.probation.is_some();
     history.previous().filter(|_| watched)
+}
+
+/// Whether the faults of the active revision are still watched, so that the one before it may have to work again.
+pub(super) fn is_watched(history: &History) -> bool {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    });
+    let probation = history.active().and_then(|active| active.probation);
+    probation.is_some_and(|probation| !probation.is_over(now))
 }
 
 /// The revision before the one that was active when the agent ended, where the faults of that one were watched.

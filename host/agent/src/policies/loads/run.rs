@@ -1,6 +1,6 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
-use super::earlier::{before, earlier, restored, watched_before};
+use super::earlier::{before, earlier, is_watched, restored, watched_before};
 use super::{Done, Job, Ran, Restored, Restoring};
 use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components};
@@ -25,6 +25,11 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
         job.gathered = components.read(&job.wanted, job.pulls).await;
         job.pulls |= job.gathered.is_none();
     }
+    if job.lacks_before && !job.recalls && job.gathered.is_some() {
+        // What was active works by now, so nothing waits for this but the newest components.
+        let before = job.wanted.of_earlier(unkept(&components, &job));
+        job.earlier = components.read(&before, true).await;
+    }
     if job.recalls
         && let Err(unread) = recall(&components, &mut job).await
     {
@@ -41,6 +46,10 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
         job.wanted.keep_meanings(history);
     }
     job.recalls = !read_earlier(components, job).await;
+    if job.lacks_before {
+        // What is active is restored first, and then a registry is asked for the revision before it.
+        job.gathered = None;
+    }
     let is_active = job.history.as_ref().and_then(History::active).is_some();
     if !job.recalls && job.gathered.is_none() && is_active {
         job.restoring = Restoring::Next;
@@ -49,13 +58,26 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
 }
 
 /// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder for
-/// that may be gone with an earlier pod. Returns false when registries have to be asked for them.
+/// that may be gone with an earlier pod. Returns false when registries have to be asked for those of the active one.
 async fn read_earlier(components: &Components, job: &mut Job) -> bool {
-    let unkept = unkept(components, job);
-    if unkept.is_empty() {
+    let both = job.wanted.of_earlier(unkept(components, job));
+    // The newest manifest trusts the same keys, which may have been read for it.
+    let keys_read = job.gathered.is_some() || both.companions.is_empty();
+    let is_active = job.history.as_ref().and_then(History::active).is_some();
+    if !is_active || both.components.is_empty() && keys_read {
         return true;
     }
-    let earlier = job.wanted.of_earlier(unkept);
+    job.earlier = components.read(&both, false).await;
+    if job.earlier.is_some() {
+        job.asks_newest();
+        return true;
+    }
+    let active = job.history.as_ref().and_then(History::active);
+    let active = active.map(|record| revisions::unkept(components, &job.wanted, record));
+    let earlier = job.wanted.of_earlier(active.unwrap_or_default());
+    // Only then is anything left to pull for the revision before.
+    let is_other = earlier.components != both.components;
+    job.lacks_before = is_other && job.history.as_ref().is_some_and(is_watched);
     job.earlier = components.read(&earlier, job.pulls_earlier).await;
     if job.earlier.is_some() {
         job.asks_newest();
@@ -67,11 +89,13 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     false
 }
 
-/// The components of the revisions that are to be restored, if they were not kept.
+/// The components of the revisions that are to be restored, if they were not kept. Where both lie at one place, that of the
+/// active one counts.
 fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
     let history = job.history.iter();
+    // What comes later replaces what came before.
     let records =
-        history.flat_map(|history| history.active().into_iter().chain(watched_before(history)));
+        history.flat_map(|history| watched_before(history).into_iter().chain(history.active()));
     let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
     unkept.collect()
 }
@@ -122,10 +146,17 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
     (job.earlier, job.slow) = (None, false);
     let (Some(restored), Some(history)) = (restored, job.history.clone()) else {
         job.restoring = Restoring::Failed(is_unread);
+        job.lacks_before = false;
         return Ran::Again(Box::new(job));
     };
     job.restoring = Restoring::Done;
     job.first = false;
+    if job.lacks_before {
+        job.pulls = true;
+        let mut all = job.wanted.components.clone();
+        all.extend(unkept(components, &job).into_keys());
+        job.asks(&all);
+    }
     let restored = Restored {
         policy: Arc::clone(&job.name),
         number: job.number,
@@ -166,8 +197,11 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
     };
-    let unread = job.earlier.as_ref().is_some_and(Gathered::is_incomplete)
-        || job.restoring == Restoring::Failed(true);
+    let is_unread = job.earlier.as_ref().is_some_and(Gathered::is_incomplete);
+    let unread = match job.restoring {
+        Restoring::Done => false,
+        restoring => is_unread || restoring == Restoring::Failed(true),
+    };
     let refusal = refused.as_ref().or(result.as_ref().err());
     let incomplete = gathered.is_incomplete()
         || gathered.has_tags()
@@ -188,7 +222,8 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     }))
 }
 
-/// Restores what was active and the revision before it, where the newest one is another and that was not done before.
+/// Restores what was active and the revision before it, where the newest one is another and that was not done before; or
+/// only the revision before it, where that had to be pulled.
 fn restored_with(
     engine: &Engine,
     components: &Components,
@@ -196,8 +231,16 @@ fn restored_with(
     gathered: &Gathered,
     newest: Option<&Loaded>,
 ) -> Result<(Option<Loaded>, Option<Loaded>), Unloaded> {
-    if job.restoring != Restoring::WithNewest {
-        return Ok((None, None));
+    match (job.restoring, &job.earlier) {
+        (Restoring::WithNewest, _) => {}
+        (Restoring::Done, Some(read)) => {
+            let before = before(engine, components, job, read)?;
+            if before.is_some() {
+                keep_earlier(components, job);
+            }
+            return Ok((None, before));
+        }
+        _ => return Ok((None, None)),
     }
     // What lies in a cluster is read again: it may be long until its turn.
     let read = job.earlier.as_ref().unwrap_or(gathered);
@@ -226,8 +269,9 @@ fn take_demanded(components: &Components, job: &Job, gathered: &mut Gathered) {
 /// A job that takes longer than the engine waited.
 fn again(mut job: Job) -> Ran {
     job.slow = true;
-    // Read again as well.
-    job.recalls |= job.earlier.take().is_some();
+    // Read again as well; what was restored is not restored once more.
+    let is_read = job.earlier.take().is_some();
+    job.recalls |= is_read && job.restoring != Restoring::Done;
     Ran::Again(Box::new(job))
 }
 
@@ -324,6 +368,7 @@ mod tests {
             history: None,
             recalls: false,
             earlier: None,
+            lacks_before: false,
             restoring: Restoring::WithNewest,
         }
     }

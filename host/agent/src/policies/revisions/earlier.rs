@@ -110,7 +110,9 @@ pub(in crate::policies) fn restore(
                 "the component {component} with the digest {digest} is gone: {error}"
             ))
         })?;
-        if let Some((image, pulled)) = location
+        if let Some(held) = read.kept.get(&location) {
+            gathered.kept.insert(location, held.clone());
+        } else if let Some((image, pulled)) = location
             .image()
             .zip(location.image().and_then(|image| read.images.get(image)))
         {

@@ -109,7 +109,7 @@ impl Swap {
                 }
             }
             Err(refusal) => {
-                self.drop_candidate(&name);
+                self.drop_other_candidate(&name);
                 changes.extend(self.narrow(&name));
                 let anew = was_loaded && !unread_before;
                 changes.extend(self.refuse(&name, refusal, anew));

@@ -72,6 +72,7 @@ impl Swap {
             history: None,
             recalls: false,
             earlier: None,
+            lacks_before: false,
             restoring: Restoring::default(),
         });
         self.active.loading(self.loads.count());

@@ -126,6 +126,15 @@ impl Swap {
         }
     }
 
+    /// The same when the newest manifest is refused. The active revision, which is compared in the mode `Shadow`, stays one.
+    pub(super) fn drop_other_candidate(&mut self, name: &str) {
+        let active = self.good.get(name).map(|good| good.revision.id());
+        let pending = self.newest.get(name).and_then(|one| one.pending.as_ref());
+        if pending.is_none_or(|pending| Some(pending.loaded.revision.id()) != active) {
+            self.drop_candidate(name);
+        }
+    }
+
     pub(super) fn refuse_barred(
         &mut self,
         name: &Arc<str>,
