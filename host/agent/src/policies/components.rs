@@ -332,3 +332,59 @@ pub(super) fn versions(gathered: &Gathered) -> Versions {
         .map(|(reference, read)| (reference.clone(), version(read)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::{BUILTIN, Found, load};
+    use serde_json::json;
+    use transom_artifacts::signature::{Demand, Key};
+    use transom_artifacts::{Artifact, Base};
+
+    const KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
+        MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEnvXr/nR8QhkxBC+1/aUJA54sDNaC\n\
+        tiMNTrVI97l5EUVEpKbrNlQGWGlakbqcNmnpHBCrmy6jI0TtAvOogL7QxA==\n\
+        -----END PUBLIC KEY-----\n";
+
+    #[tokio::test]
+    async fn a_silent_registry_is_told_when_only_its_signatures_are_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut found = Found::default();
+        found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
+        let mut written = found.policies.remove(0);
+        let spec = &mut written.value["spec"];
+        spec["guests"]["decide"]["component"] = json!("oci:registry.example/a:v1");
+        spec["verify"] = json!({"keys": [{"name": "k", "configMap": "transom/keys/k"}]});
+        let policy = load::check(&written.value).ok().unwrap();
+        let wanted = Wanted::new(&policy, &written, false);
+        let at = written.components().next().unwrap();
+        let kept = Kept::new(Some(folder.path()));
+        let digest = transom_core::digest::Digest::of_bytes(b"one").to_string();
+        let artifact = Artifact {
+            bytes: b"one".into(),
+            digest: digest.clone(),
+        };
+        kept.keep(&at, wanted.asker(&at), &artifact, None, None)
+            .unwrap();
+        let answer = r#"{"reason": "RegistryUnavailable", "message": "it is gone"}"#;
+        let words = ["sh", "-c", &format!("echo '{answer}'")].map(Into::into);
+        let sources: Sources = "oci:*".parse().unwrap();
+        let components = Components::new(&sources).pulling(Images::new(words.to_vec()), kept);
+        components.opened(None);
+        let gathered = components.read(&wanted, true).await.unwrap();
+        assert!(gathered.kept.contains_key(&at) && gathered.is_incomplete());
+        let inputs = Inputs {
+            sources: &sources,
+            base: &wanted.base,
+            gathered: &gathered,
+            passed: Passed::All,
+        };
+        let demand = Demand {
+            mode: policy.verify.as_ref().unwrap().mode,
+            keys: vec![Key::parse("k", KEY.as_bytes()).unwrap()],
+        };
+        let (reason, why) = verify::signers(&demand, &at, &digest, inputs).unwrap_err();
+        assert_eq!(reason, KnownReason::RegistryUnavailable);
+        assert!(why.contains("it is gone"), "{why}");
+    }
+}

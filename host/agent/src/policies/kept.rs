@@ -391,6 +391,13 @@ mod tests {
         assert!(kept.has(&tag, same) && kept.find(&tag, same).unwrap().bytes == b"one");
         assert_eq!(kept.find(&tag, ANY).unwrap().bytes, b"one");
         assert_eq!(kept.find(&tag, pinned).unwrap().bytes, b"two");
+        // Other bytes than the demanded ones are not recorded as those.
+        let other = Asker {
+            digest: Some("sha256:0"),
+            ..ANY
+        };
+        kept.keep(&tag, other, &moved, None, None).unwrap();
+        assert!(kept.record(&tag, other).is_none());
         // With the digest of a manifest the tag does not count.
         let digest = format!("sha256:{}", "0a".repeat(32));
         let (one, two) = (
@@ -525,9 +532,14 @@ mod tests {
         let open = fs::File::open(root.join("bytes").join(name(&used.digest))).unwrap();
         open.set_modified(UNIX_EPOCH).unwrap();
         let (at, other) = (location("oci:registry.example/a:v1"), by("padding"));
+        // Nothing is removed for what cannot fit.
+        let idle = artifact(b"idle");
+        kept.keep_digest(&place(), by("idle"), &idle, None).unwrap();
+        kept.forget("idle");
         let refused = kept
             .keep_digest(&place(), other, &padded, None)
             .unwrap_err();
+        assert!(kept.has_digest(&idle.digest));
         assert_eq!(refused, NoRoom { size: 9, most: 10 });
         let refused = kept.keep(&at, other, &padded, None, None).unwrap_err();
         assert!(refused.to_string().contains("9 bytes"), "{refused}");
@@ -650,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn no_policy_replaces_or_borrows_what_verified_a_component_for_another_one() {
+    fn no_policy_replaces_what_verified_a_component_for_another_one_and_a_new_one_finds_it() {
         let folder = tempfile::tempdir().unwrap();
         let kept = Kept::new(Some(&folder.path().join("components")));
         let at = location("oci:registry.example/a:v1");
@@ -677,10 +689,45 @@ mod tests {
             found.evidence
         };
         keep("strong", &strong);
-        assert_eq!(found("weak"), None);
+        // A policy that has loaded nothing yet is given what another one has: it is checked against its own demand.
+        assert_eq!(found("weak"), Some(strong.clone()));
+        let anew = Asker {
+            uid: Some("made anew"),
+            ..by("strong")
+        };
+        assert!(kept.has(&at, anew) && kept.find(&at, anew).unwrap().evidence.is_some());
         keep("weak", &weak);
         keep("none", &Evidence::default());
         assert_eq!(found("strong"), Some(strong));
         assert_eq!(found("weak"), Some(weak));
+    }
+
+    #[test]
+    fn what_an_earlier_version_of_the_agent_kept_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("components");
+        let kept = Kept::new(Some(&root));
+        let at = location("oci:registry.example/a:v1");
+        let asker = Asker {
+            signed: true,
+            ..ANY
+        };
+        let (component, evidence) = (artifact(b"one"), Evidence::beside(b"signed".to_vec()));
+        kept.keep(&at, ANY, &component, None, None).unwrap();
+        // It wrote no origins, and what verified a component by its digest.
+        for origin in fs::read_dir(root.join("origins")).unwrap() {
+            fs::remove_file(origin.unwrap().path()).unwrap();
+        }
+        let (name, text) = (file(&component.digest, "json"), evidence.to_json());
+        let signatures = kept.evidence.as_ref().unwrap();
+        signatures
+            .write(&name, &[text.to_string().as_bytes()])
+            .unwrap();
+        assert!(kept.has(&at, asker) && kept.has_from(&at, asker, &component.digest));
+        let held = kept.by_digest(&at, asker, &component.digest).unwrap();
+        assert_eq!(held.evidence, Some(evidence));
+        let elsewhere = location("oci:registry.example/b:v1");
+        assert!(!kept.has_from(&elsewhere, asker, &component.digest));
+        assert!(!kept.has_from(&at, asker, &artifact(b"two").digest));
     }
 }

@@ -124,7 +124,12 @@ async fn token(
     let mut answer = answer.map_err(|error| unanswered(SERVICE, &error))?;
     match answer.status().as_u16() {
         200 => {}
-        401 | 403 => return Err(forbidden(SERVICE)),
+        // It answers, and others may get a token: only this repository is refused.
+        400 | 401 | 403 => return Err(forbidden(SERVICE)),
+        404 => {
+            let why = format!("{SERVICE} does not know the repository");
+            return Err((KnownReason::ComponentNotFound, why));
+        }
         status => {
             return Err(unavailable(format!(
                 "{SERVICE} answered with status {status}"
@@ -321,6 +326,18 @@ pub(super) mod tests {
         for (realm, answer, reason, text) in [
             (realm, (503, CANARY), unavailable, "status 503"),
             (realm, (429, CANARY), unavailable, "status 429"),
+            (
+                realm,
+                (400, CANARY),
+                KnownReason::RegistryForbidden,
+                "refuses access",
+            ),
+            (
+                realm,
+                (404, CANARY),
+                KnownReason::ComponentNotFound,
+                "does not know",
+            ),
             (realm, (200, CANARY), unavailable, "without a token"),
             (
                 realm,

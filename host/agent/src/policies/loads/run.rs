@@ -341,6 +341,8 @@ mod tests {
     use serde_json::json;
     use std::collections::BTreeSet;
     use transom_artifacts::{Base, Sources};
+    use transom_core::digest::Digest;
+    use transom_core::rollout::Probation;
     use transom_core::rollout::history::Record;
     use transom_engine::{Compiler, EngineOptions};
 
@@ -453,5 +455,33 @@ mod tests {
         // What lay at its own place is there for a rollback.
         kept.keep_digest(&at, other, &artifact, None).unwrap();
         assert!(load().is_ok());
+    }
+
+    #[test]
+    fn of_two_revisions_at_one_place_the_active_one_is_read() {
+        let written = written();
+        let sources = Sources::default();
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let loaded = load::load(&engine, &written, &sources).ok().unwrap();
+        let sample = Record::of(&loaded.revision);
+        let mut history = History::default();
+        for (number, digest) in [(1, "sha256:before"), (2, "sha256:active")] {
+            let mut record = sample.clone();
+            let mut spec = (*record.spec).clone();
+            spec.guests.decide.component = "oci:registry.example/a:v1".to_owned();
+            record.spec = Arc::new(spec);
+            record.id = Digest::of_bytes(digest.as_bytes());
+            (record.number, record.decide) = (number, digest.to_owned());
+            record.probation = Some(Probation::new(0, 0));
+            history.put(&record.name(), Some(record));
+        }
+        let wanted = Wanted::to_restore(&written, false).unwrap();
+        let job = Job {
+            history: Some(history),
+            ..job(&loaded.revision.policy.name, wanted)
+        };
+        let read = unkept(&Components::new(&sources), &job);
+        let digests: Vec<_> = read.values().map(|one| one.digest.as_str()).collect();
+        assert_eq!(digests, ["sha256:active"]);
     }
 }

@@ -8,6 +8,7 @@ use crate::policies::loads::{Given, Loads};
 use crate::policies::{BUILTIN, Found};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use transom_artifacts::{Base, Gathered, Location, Sources};
 use transom_cluster::Cluster;
@@ -233,9 +234,13 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
     let mut before = asking(&cluster, &script);
     before.replace(with_component(&policy(), "oci:registry.example/a:v1"));
     settle(&mut before).await;
-    // The first pod has an empty cache and asks the registry of what was active; the second one finds it there.
+    // The first pod has an empty cache and asks the registry of what was active; the second one finds it there. So does the
+    // third one, although an earlier version of the agent wrote the cache: without origins.
     let cache = tempfile::tempdir().unwrap();
-    for script in [script.as_str(), silent] {
+    for (script, has_origins) in [(script.as_str(), true), (silent, true), (silent, false)] {
+        if !has_origins {
+            std::fs::remove_dir_all(cache.path().join("origins")).unwrap();
+        }
         let mut after = asking_with(&cluster, script, Cache::new(Some(cache.path())));
         after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
         let given = tokio::time::timeout(SOON, after.next()).await;
@@ -244,6 +249,56 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
         };
         after.finish(given);
         assert_eq!(works(&after), works(&before));
+    }
+}
+
+#[tokio::test]
+async fn what_was_active_waits_for_no_registry_of_the_revision_before() {
+    let (folder, cluster) = place();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let builtin = Location::Builtin("kubeconfig".to_owned());
+    let first = builtin.fetch(None, &Gathered::default()).unwrap();
+    let second = [&*first.bytes, &[0, 2, 1, b'x']].concat();
+    for (name, bytes) in [("1", &*first.bytes), ("2", &second)] {
+        let head = json!({"manifest": format!("sha256:{}", name.repeat(64))});
+        let head = format!("{head}\n");
+        std::fs::write(file(name), [head.as_bytes(), bytes].concat()).unwrap();
+    }
+    let (one, two) = (
+        format!("cat '{}'", file("1")),
+        format!("cat '{}'", file("2")),
+    );
+    let script = |before: &str| format!("case \"$*\" in *before*) {before};; *) {two};; esac");
+    let start = |script: &str, component: &str| {
+        let mut swap = asking(&cluster, script);
+        swap.replace(with_component(&policy(), component));
+        swap
+    };
+    let mut swap = start(&script(&one), "oci:before.example/a:v1");
+    settle(&mut swap).await;
+    swap.replace(with_component(&policy(), "oci:active.example/a:v1"));
+    settle(&mut swap).await;
+    let active = pass(&mut swap);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = i64::try_from(now.as_secs()).unwrap();
+    let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
+    passed.probation = Probation::new(now, 0);
+    swap.note(&policy());
+    swap.keep_notes().await;
+    assert_eq!(works(&swap), Some(active));
+    for before in ["exec sleep 600", &one] {
+        let mut after = start(&script(before), "oci:active.example/a:v1");
+        let given = tokio::time::timeout(SOON, after.next()).await;
+        let Ok(given @ Given::Restored(_)) = given else {
+            panic!("it waits for the registry of the revision before");
+        };
+        after.finish(given);
+        assert_eq!(works(&after), Some(active));
+        if before == one {
+            settle(&mut after).await;
+            assert_eq!(works(&after), Some(active));
+            assert!(after.probations.contains_key(&policy()));
+        }
     }
 }
 
