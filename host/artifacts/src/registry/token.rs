@@ -322,16 +322,12 @@ pub(super) mod tests {
     #[test]
     fn a_failure_of_the_token_service_is_told_as_its_own() {
         let unavailable = KnownReason::RegistryUnavailable;
+        let forbidden = KnownReason::RegistryForbidden;
         let realm = "http://HERE/token";
         for (realm, answer, reason, text) in [
             (realm, (503, CANARY), unavailable, "status 503"),
             (realm, (429, CANARY), unavailable, "status 429"),
-            (
-                realm,
-                (400, CANARY),
-                KnownReason::RegistryForbidden,
-                "refuses access",
-            ),
+            (realm, (400, CANARY), forbidden, "refuses access"),
             (
                 realm,
                 (404, CANARY),
@@ -351,18 +347,8 @@ pub(super) mod tests {
                 unavailable,
                 "without a token",
             ),
-            (
-                realm,
-                (401, CANARY),
-                KnownReason::RegistryForbidden,
-                "refuses access",
-            ),
-            (
-                realm,
-                (403, CANARY),
-                KnownReason::RegistryForbidden,
-                "refuses access",
-            ),
+            (realm, (401, CANARY), forbidden, "refuses access"),
+            (realm, (403, CANARY), forbidden, "refuses access"),
             (
                 "http://127.0.0.1:1/",
                 (200, ""),
