@@ -27,7 +27,7 @@ pub(super) async fn read(components: Components, mut job: Job) -> Ran {
     }
     if job.lacks_before && !job.recalls && job.gathered.is_some() {
         // What was active works by now, so nothing waits for this but the newest components.
-        let before = job.wanted.of_earlier(unkept(&components, &job));
+        let before = job.wanted.of_earlier(unkept_before(&components, &job));
         job.earlier = components.read(&before, true).await;
     }
     if job.recalls
@@ -75,9 +75,7 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     let active = job.history.as_ref().and_then(History::active);
     let active = active.map(|record| revisions::unkept(components, &job.wanted, record));
     let earlier = job.wanted.of_earlier(active.unwrap_or_default());
-    // Only then is anything left to pull for the revision before.
-    let is_other = earlier.components != both.components;
-    job.lacks_before = is_other && job.history.as_ref().is_some_and(is_watched);
+    job.lacks_before = !unkept_before(components, job).is_empty();
     job.earlier = components.read(&earlier, job.pulls_earlier).await;
     if job.earlier.is_some() {
         job.asks_newest();
@@ -98,6 +96,14 @@ fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
         history.flat_map(|history| watched_before(history).into_iter().chain(history.active()));
     let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
     unkept.collect()
+}
+
+/// The components of the revision before the active one, if they were not kept and it may still have to work again.
+fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
+    let history = job.history.as_ref().filter(|history| is_watched(history));
+    let before = history.and_then(watched_before);
+    let unkept = before.map(|record| revisions::unkept(components, &job.wanted, record));
+    unkept.unwrap_or_default()
 }
 
 /// Keeps the components of a revision that was restored from where they lay, so that the next start needs them there no
@@ -154,7 +160,7 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
     if job.lacks_before {
         job.pulls = true;
         let mut all = job.wanted.components.clone();
-        all.extend(unkept(components, &job).into_keys());
+        all.extend(unkept_before(components, &job).into_keys());
         job.asks(&all);
     }
     let restored = Restored {
