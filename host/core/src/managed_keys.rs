@@ -5,7 +5,7 @@
 use crate::object::Object;
 use crate::plan::desired::holds;
 use crate::plan::effect;
-use crate::plan::finalizer::is_on;
+use crate::plan::finalizer::{bears_any, is_on};
 use crate::plan::kept::Forms;
 use crate::policy::{WriteRule, values};
 use crate::projection::path::{self, Path};
@@ -124,7 +124,7 @@ fn puts(existing: &Object, finalizer: &str) -> bool {
 /// The finalizers that a policy put on an object, and that its grant names no longer.
 pub(crate) fn finalizers_left(rule: &WriteRule, existing: &Object) -> BTreeSet<String> {
     let names = |name: &String| rule.finalizers().is_some_and(|names| names.contains(name));
-    if !rule.verbs.contains(&Verb::Update) {
+    if !rule.verbs.contains(&Verb::Update) || !bears_any(existing) {
         return BTreeSet::new();
     }
     let mut left = Keys::of(existing).finalizers;

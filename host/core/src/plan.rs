@@ -37,6 +37,11 @@ use serde_json::Value;
 use std::sync::Arc;
 use transom_api::KnownReason;
 
+/// The name under which a policy writes, as API servers note it in `managedFields`.
+pub fn field_manager(policy: &str) -> String {
+    format!("transom-{policy}")
+}
+
 /// What a plan depends on beside what is desired.
 #[derive(Clone, Debug)]
 pub struct Wanting<'a> {

@@ -525,14 +525,20 @@ mod tests {
             seed: 7,
         };
         let reconcile = Reconcile::new(key("demo"));
-        let seen = |result| {
+        let both = |reconcile: &Reconcile, result| {
             let report = of(reconcile.clone(), result, schedule);
             (report.again_after_ms, report.resync_after_ms)
         };
+        let seen = |result| both(&reconcile, result);
         let (resync, retry) = (backoff::resync_ms(1_800, 7), Some(backoff::delay_ms(3, 7)));
         assert_eq!(seen(Ok(success(&[]))), (None, resync));
         let mut gone = success(&[Ok(())]);
         gone.gone = true;
+        let asked = Reconcile {
+            ask_again_at: Some(NOW + 9),
+            ..reconcile.clone()
+        };
+        assert_eq!(both(&asked, Ok(success(&[]))), (Some(9_000), resync));
         assert_eq!(seen(failure(KnownReason::ReadFailed)), (retry, resync));
         assert_eq!(seen(failure(KnownReason::KubeconfigEmpty)), (None, resync));
         assert_eq!(seen(Ok(gone)), (None, None), "what is gone is not resynced");

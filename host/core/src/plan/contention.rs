@@ -290,7 +290,7 @@ impl Contentions {
     pub fn forget_form(&mut self, policy: &Arc<str>, object: &ObjectRef) {
         let place = (Arc::clone(policy), object.clone());
         if let Some(contention) = self.whole.get_mut(&place) {
-            contention.forms = Default::default();
+            contention.forms = Forms::default();
         }
     }
 

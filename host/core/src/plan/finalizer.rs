@@ -1,7 +1,7 @@
 //! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last. And those
 //! of objects that a policy makes: they hold an object that others delete, until the policy does not want it any more.
 
-use super::{Step, Wanting};
+use super::{Step, Wanting, field_manager};
 use crate::managed_keys::finalizers_left;
 use crate::object::Object;
 use crate::policy::{Policy, WriteRule};
@@ -39,7 +39,7 @@ pub fn is_left_on(policy: &Policy, object: &Object) -> bool {
 
 /// Whether the API server names a policy as one that put a finalizer on an object.
 fn puts(policy: &str, object: &Object, name: &str) -> bool {
-    let manager = format!("transom-{policy}");
+    let manager = field_manager(policy);
     let entries = object.body.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
     let item = format!("v:{}", Value::from(name));
@@ -109,6 +109,11 @@ impl Step {
 /// Whether a finalizer is on an object.
 pub(crate) fn is_on(object: &Object, name: &str) -> bool {
     names(object).contains(&name)
+}
+
+/// Whether any finalizer is on an object.
+pub(crate) fn bears_any(object: &Object) -> bool {
+    !names(object).is_empty()
 }
 
 fn names(object: &Object) -> Vec<&str> {

@@ -44,17 +44,7 @@ pub(super) fn plan(
     let rivals = owned(wanting, claimed)?;
     let step = match existing {
         None => Some(create(wanting, whole, &wanted, rule)),
-        Some(existing) if existing.deleting() && !finalizers_left(rule, existing).is_empty() => {
-            adopt::check(wanting, whole, existing, (rule, rivals))?;
-            finalizer::take(existing, &finalizers_left(rule, existing))
-        }
-        // Held by the finalizers of the grant it works on; the guest that leaves it out releases it.
-        Some(existing) if existing.deleting() && bears_finalizers(rule) => None,
-        Some(existing) if existing.deleting() => {
-            let message = format!("the target {target} is being deleted");
-            let failure = Failure::known(KnownReason::InputTerminating, message);
-            return Err(failure.about([target.clone()]));
-        }
+        Some(existing) if existing.deleting() => going(wanting, whole, existing, (rule, rivals))?,
         Some(existing) => {
             adopt::check(wanting, whole, existing, (rule, rivals))?;
             let step = update(wanting, whole, existing, (&wanted, rule));
@@ -74,6 +64,27 @@ pub(super) fn plan(
     let (before, after) = (contention::whole(existing), contention::whole(desired));
     contention.permit(target, before, after, wanting.now_seconds)?;
     Ok(Some(step))
+}
+
+/// The step for an object that is being deleted: what the policy put on it and its grant names no longer is taken off.
+fn going(
+    wanting: &Wanting<'_>,
+    whole: &Whole<'_>,
+    existing: &Object,
+    (rule, rivals): (&WriteRule, Rivals),
+) -> Result<Option<Step>, Failure> {
+    if let Some(step) = finalizer::take(existing, &finalizers_left(rule, existing)) {
+        adopt::check(wanting, whole, existing, (rule, rivals))?;
+        return Ok(Some(step));
+    }
+    if bears_finalizers(rule) {
+        // Held by the finalizers of the grant it works on; the guest that leaves it out releases it.
+        return Ok(None);
+    }
+    let target = &whole.object;
+    let message = format!("the target {target} is being deleted");
+    let failure = Failure::known(KnownReason::InputTerminating, message);
+    Err(failure.about([target.clone()]))
 }
 
 fn bears_finalizers(rule: &WriteRule) -> bool {

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use transom_core::object::Object;
-use transom_core::plan::Step;
 use transom_core::plan::conditions::subresource;
+use transom_core::plan::{Step, field_manager};
 use transom_core::projection::path::{at, key_below, keys};
 use transom_core::reference::ObjectRef;
 use transom_core::reference::dns::is_path_segment;
@@ -88,7 +88,7 @@ pub(super) fn of(
     }
     let requests = kube::core::Request::new(DynamicObject::url_path(&resource.api, namespace));
     let how = PatchParams {
-        field_manager: Some(format!("transom-{policy}")),
+        field_manager: Some(field_manager(policy)),
         // The agent compares the stored object itself. To warn, the server would decode every apply twice.
         field_validation: Some(ValidationDirective::Ignore),
         ..PatchParams::default()
