@@ -169,9 +169,9 @@ impl Controller {
         self.rehearsals.written(&steps);
         outcome.stopped = stopped;
         self.uncount(key, &counted, &outcome);
-        let mut news = self.wrote(key, &steps, &outcome, &touched.sets);
-        news.extend(self.end_steps(key, &steps, &outcome, touched));
-        self.wake_itself(key, news.pop());
+        let of_sets = self.wrote(key, &steps, &outcome, &touched.sets);
+        let of_needs = self.end_steps(key, &steps, &outcome, touched);
+        self.wake_itself(key, of_needs.or(of_sets));
         outcome
     }
 
@@ -184,15 +184,15 @@ impl Controller {
         }
     }
 
-    /// Records how the steps ended; returns the objects whose new state is news for what the guest asked for.
+    /// Records how the steps ended; returns an object whose new state is news for what the guest asked for.
     fn end_steps(
         &self,
         key: &Key,
         steps: &[Step],
         outcome: &Outcome,
         touched: &mut Touched,
-    ) -> Vec<ObjectRef> {
-        let mut news = Vec::new();
+    ) -> Option<ObjectRef> {
+        let mut news = None;
         for (at, step) in steps.iter().enumerate() {
             let done = outcome.steps.get(at);
             if done.is_none_or(|done| done.result.is_err()) {
@@ -203,7 +203,7 @@ impl Controller {
             let mut later = steps[at + 1..].iter();
             let is_last = !later.any(|later| later.target() == step.target());
             if is_last && self.end_step(key, step, done, touched) {
-                news.push(step.target().clone());
+                news = Some(step.target().clone());
             }
         }
         news
@@ -244,16 +244,16 @@ impl Controller {
         news
     }
 
-    /// Records what was just written, and enqueues every other reconcile that depends on it. Returns the objects that are
-    /// news for a set that this one saw.
+    /// Records what was just written, and enqueues every other reconcile that depends on it. Returns an object that is news
+    /// for a set that this one saw.
     fn wrote(
         &self,
         key: &Key,
         steps: &[Step],
         outcome: &Outcome,
         sets: &[SeenSet],
-    ) -> Vec<ObjectRef> {
-        let mut news = Vec::new();
+    ) -> Option<ObjectRef> {
+        let mut news = None;
         telemetry::wrote(key, outcome);
         let done = steps.iter().zip(&outcome.steps);
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
@@ -265,7 +265,7 @@ impl Controller {
                     .any(|set: &SeenSet| set.concerns(step.target(), written))
             };
             if written.is_some_and(is_news) {
-                news.push(step.target().clone());
+                news = Some(step.target().clone());
             }
             for other in concerned {
                 let cause = Cause::Input(step.target().clone());

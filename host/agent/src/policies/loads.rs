@@ -3,109 +3,27 @@
 //! cluster are read before, only so far ahead that few of them are in memory.
 
 mod earlier;
+mod job;
 mod run;
 mod turn;
 
 use crate::policies::components::{Components, Versions};
 use crate::policies::load::Loaded;
 use crate::policies::swap::GRACE;
-use crate::policies::wanted::Wanted;
 pub(super) use earlier::Restoring;
+pub(super) use job::Job;
+use job::JobKind;
 use run::{read, run};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 use transom_api::KnownReason;
+use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
-use transom_artifacts::{Gathered, Location};
 use transom_core::catalogue::Refusal;
-use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
-
-/// A policy whose guests are to be fetched and compiled.
-pub(super) struct Job {
-    pub(super) number: u64,
-    pub(super) name: Arc<str>,
-    /// `None` when the newest manifest is not valid.
-    pub(super) policy: Option<Policy>,
-    /// Why the newest manifest is refused, if it is. Then only the revision that was active is restored.
-    pub(super) refusal: Option<Refusal>,
-    /// What is read for it.
-    pub(super) wanted: Wanted,
-    /// What lies in a cluster, once it is read.
-    pub(super) gathered: Option<Gathered>,
-    /// Whether it was found to take long.
-    pub(super) slow: bool,
-    /// Whether no revision of the policy is active: then what an earlier run loaded is better than nothing.
-    pub(super) first: bool,
-    /// Whether a registry has to be asked, which may take long.
-    pub(super) pulls: bool,
-    /// The same for the components of the revision that was active.
-    pub(super) pulls_earlier: bool,
-    /// The registries that are asked next.
-    pub(super) registries: BTreeSet<String>,
-    /// The kept revisions, once they are read; only of a policy that has no active revision.
-    pub(super) history: Option<History>,
-    /// Whether they are still to be read.
-    pub(super) recalls: bool,
-    /// What lies where their components were loaded from, if these were not kept.
-    pub(super) earlier: Option<Gathered>,
-    /// Whether the revision before the active one is still to be pulled, once that one is restored.
-    pub(super) lacks_before: bool,
-    /// How far the restoring of the revision is that was active.
-    pub(super) restoring: Restoring,
-}
-
-impl Job {
-    fn kind(&self) -> JobKind {
-        let is_builtin = |component: &Location| matches!(component, Location::Builtin(_));
-        match &self.gathered {
-            _ if self.recalls && self.pulls_earlier => JobKind::Pulling,
-            _ if self.recalls => JobKind::Reading,
-            _ if self.restoring == Restoring::Next && self.slow => JobKind::Slow,
-            _ if self.restoring == Restoring::Next => JobKind::Quick,
-            None if self.pulls => JobKind::Pulling,
-            None if self.wanted.all().any(Location::is_remote) => JobKind::Reading,
-            _ if self.slow => JobKind::Slow,
-            _ if self.wanted.all().all(is_builtin) => JobKind::Builtin,
-            _ => JobKind::Quick,
-        }
-    }
-
-    /// Whether it has read components, and holds them.
-    fn holds(&self) -> bool {
-        self.gathered.is_some() || self.earlier.is_some()
-    }
-
-    /// Sets that these components are pulled next.
-    fn asks<'a>(&mut self, components: impl IntoIterator<Item = &'a Location>) {
-        let images = components.into_iter().filter_map(Location::image);
-        self.registries = images.map(|image| image.registry.clone()).collect();
-    }
-
-    /// Sets that the newest components are read next.
-    fn asks_newest(&mut self) {
-        let components = self.wanted.components.clone();
-        self.asks(&components);
-    }
-}
-
-/// How long a job may take.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum JobKind {
-    /// It reads components that are near, and is queued again with them.
-    Reading,
-    /// It also asks registries, which may take long.
-    Pulling,
-    /// It uses builtin guests only.
-    Builtin,
-    /// Others wait for it, so it may not take long.
-    Quick,
-    /// It takes long; only other slow jobs wait for it.
-    Slow,
-}
 
 /// The result of a job.
 pub(super) struct Done {

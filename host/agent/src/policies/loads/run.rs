@@ -50,8 +50,7 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
         // What is active is restored first, and then a registry is asked for the revision before it.
         job.gathered = None;
     }
-    let is_active = job.history.as_ref().and_then(History::active).is_some();
-    if !job.recalls && job.gathered.is_none() && is_active {
+    if !job.recalls && job.gathered.is_none() && job.active().is_some() {
         job.restoring = Restoring::Next;
     }
     Ok(())
@@ -63,8 +62,7 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     let both = job.wanted.of_earlier(unkept(components, job));
     // The newest manifest trusts the same keys, which may have been read for it.
     let keys_read = job.gathered.is_some() || both.companions.is_empty();
-    let is_active = job.history.as_ref().and_then(History::active).is_some();
-    if !is_active || both.components.is_empty() && keys_read {
+    if job.active().is_none() || both.components.is_empty() && keys_read {
         return true;
     }
     job.earlier = components.read(&both, false).await;
@@ -72,8 +70,9 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
         job.asks_newest();
         return true;
     }
-    let active = job.history.as_ref().and_then(History::active);
-    let active = active.map(|record| revisions::unkept(components, &job.wanted, record));
+    let active = job
+        .active()
+        .map(|record| revisions::unkept(components, &job.wanted, record));
     let earlier = job.wanted.of_earlier(active.unwrap_or_default());
     job.lacks_before = !unkept_before(components, job).is_empty();
     job.earlier = components.read(&earlier, job.pulls_earlier).await;
@@ -345,7 +344,6 @@ mod tests {
     use crate::policies::wanted::Wanted;
     use crate::policies::{BUILTIN, Found, Written};
     use serde_json::json;
-    use std::collections::BTreeSet;
     use transom_artifacts::{Base, Sources};
     use transom_core::digest::Digest;
     use transom_core::rollout::Probation;
@@ -362,22 +360,10 @@ mod tests {
     /// A job that has read everything.
     fn job(name: &Arc<str>, wanted: Wanted) -> Job {
         Job {
-            number: 1,
-            name: Arc::clone(name),
-            policy: None,
             refusal: Some(Refusal::new(KnownReason::ManifestInvalid, "")),
-            wanted,
-            gathered: None,
-            slow: false,
             first: true,
-            pulls: false,
-            pulls_earlier: false,
-            registries: BTreeSet::new(),
-            history: None,
-            recalls: false,
-            earlier: None,
-            lacks_before: false,
             restoring: Restoring::WithNewest,
+            ..Job::new(1, name, wanted)
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Newest, Swap};
 use crate::policies::components::Versions;
-use crate::policies::loads::{Job, Restoring};
+use crate::policies::loads::Job;
 use crate::policies::wanted::Wanted;
 use crate::policies::{Source, Written};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,22 +58,10 @@ impl Swap {
         newest.loading = Some(Instant::now());
         newest.retry = None;
         self.loads.add(Job {
-            number: newest.number,
-            name: Arc::clone(name),
             policy: newest.policy.clone(),
             refusal: newest.refusal.clone(),
-            wanted,
-            gathered: None,
-            slow: false,
             first,
-            pulls: false,
-            pulls_earlier: false,
-            registries: BTreeSet::new(),
-            history: None,
-            recalls: false,
-            earlier: None,
-            lacks_before: false,
-            restoring: Restoring::default(),
+            ..Job::new(newest.number, name, wanted)
         });
         self.active.loading(self.loads.count());
     }
