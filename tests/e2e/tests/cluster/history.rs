@@ -4,7 +4,7 @@
 use crate::components::{PARTS, SOURCES};
 use crate::limits::TAINTS;
 use crate::policies::POLICY;
-use crate::rollout::{APPROVAL, TEAM, said};
+use crate::rollout::{TEAM, said};
 use crate::stage::{DEADLINE, HOME, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -234,11 +234,7 @@ fn as_many_revisions_are_kept_as_the_policy_says_and_the_active_one_always() -> 
 #[test]
 fn an_approval_counts_for_no_other_candidate_also_when_it_is_put_back() -> Result<()> {
     on_stage(async |stage| {
-        stage.ready("one", true).await?;
-        stage.install_policies().await?;
-        stage.objects().apply_manifest(APPROVAL).await?;
-        let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
-        stage.wait_for_right("one", 6443).await?;
+        let agent = stage.start_with_approval().await?;
         let owner = stage.person("owner", true).await?;
         let team = |team: &str| json!({"spec": {"rollout": {"mode": "Preview"}, "own": {"annotations": {TEAM: team}}}});
         stage.patch(POLICY, None, NAME, team("a")).await?;

@@ -6,7 +6,7 @@ use crate::access::{CLUSTERS, PREFIX};
 use crate::copying::HUB;
 use crate::spoke::{AVAILABLE, HUB_CRDS, SET_CRDS, UNREACHABLE};
 use crate::stage::{BESIDE, DEADLINE, MANAGED, NAMESPACE, PARALLEL, Stage, on_stage};
-use crate::together::{ADDON, SELF_MANAGED, WORK, put_all};
+use crate::together::{ADDON, SELF_MANAGED, WORK, addon_is_well, put_all};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
@@ -93,9 +93,7 @@ async fn furnish(stage: &Stage, name: &str) -> Result<()> {
             "metadata": {"name": object, "namespace": name}});
         stage.objects().apply(body).await?;
     }
-    let well = json!({"conditions": [{"type": "Available", "status": "True", "reason": "Told", "message": "m",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-    stage.put_status(ADDON, Some(name), "addon", &well).await
+    addon_is_well(stage, name).await
 }
 
 /// What happens to a cluster while the agent is disturbed. Much of it fails: the cluster is gone, or on its way.

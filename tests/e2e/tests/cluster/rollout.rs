@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Output};
 use std::time::Instant;
 use transom_conformance::fixture::trapping;
+use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_test_cluster::{User, wait};
 
@@ -21,6 +22,16 @@ pub(crate) const TEAM: &str = "example.com/team";
 pub(crate) const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 
 impl Stage {
+    /// Starts an agent with the bundled policies on a server that asks for approval, with a cluster that is right.
+    pub(crate) async fn start_with_approval(&self) -> Result<Agent> {
+        self.ready("one", true).await?;
+        self.install_policies().await?;
+        self.objects().apply_manifest(APPROVAL).await?;
+        let agent = self.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
+        self.wait_for_right("one", 6443).await?;
+        Ok(agent)
+    }
+
     /// A user who may change policies and, if told so, approve.
     pub(crate) async fn person(&self, name: &str, approves: bool) -> Result<User> {
         let user = self.cluster.user(name, &[])?;
@@ -149,11 +160,7 @@ pub(crate) fn said(output: &Output) -> String {
 #[test]
 fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()> {
     on_stage(async |stage| {
-        stage.ready("one", true).await?;
-        stage.install_policies().await?;
-        stage.objects().apply_manifest(APPROVAL).await?;
-        let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
-        stage.wait_for_right("one", 6443).await?;
+        let agent = stage.start_with_approval().await?;
         let editor = stage.person("editor", false).await?;
         let owner = stage.person("owner", true).await?;
         let change =

@@ -7,7 +7,9 @@ use crate::copying::HUB;
 use crate::inputs::reconciles_of;
 use crate::spoke::{AVAILABLE, says};
 use crate::stage::{BESIDE, CRDS, DEADLINE, MANAGED, Stage, on_stage_of_its_own};
-use crate::together::{ADDON, SELF_MANAGED, WORK, put_all};
+use crate::together::{
+    ADDON, EDGE, HOLD, SELF_MANAGED, SET_LABEL, WORK, addon_is_well, put_all, put_set,
+};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -16,14 +18,6 @@ use transom_test_cluster::{Line, Mark, available_crds, wait};
 
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
 const LEASE: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
-const SET: (&str, &str) = (
-    "cluster.open-cluster-management.io/v1beta2",
-    "ManagedClusterSet",
-);
-const SET_BINDING: (&str, &str) = (SET.0, "ManagedClusterSetBinding");
-const EDGE: &str = "edge";
-/// What others hold objects with.
-const HOLD: &str = "example.com/hold";
 
 /// Every write of the agent and of the registration controller since a mark, but for what each keeps for itself. The
 /// controller deletes again and again what waits for its finalizers.
@@ -88,7 +82,7 @@ async fn tells(stage: &Stage, name: &str, kind: &str, status: &str) -> Result<()
 /// A ManagedCluster whose agent reports that it is available.
 async fn joins(stage: &Stage, name: &str, lease_seconds: u32) -> Result<()> {
     let body = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1,
-        "metadata": {"name": name, "labels": {"cluster.open-cluster-management.io/clusterset": EDGE}},
+        "metadata": {"name": name, "labels": {SET_LABEL: EDGE}},
         "spec": {"hubAcceptsClient": true, "leaseDurationSeconds": lease_seconds}});
     stage.objects().create(body).await?;
     tells(stage, name, ACCEPTED, "True").await?;
@@ -104,8 +98,8 @@ async fn joins(stage: &Stage, name: &str, lease_seconds: u32) -> Result<()> {
             "lastTransitionTime": "2026-01-01T00:00:00Z"}),
         );
     }
-    let status = json!({"status": {"conditions": conditions}});
-    stage.patch_status(name, status["status"].clone()).await?;
+    let status = json!({"conditions": conditions});
+    stage.patch_status(name, status).await?;
     let place = (Some(name), "managed-cluster-lease");
     stage
         .objects()
@@ -116,9 +110,7 @@ async fn joins(stage: &Stage, name: &str, lease_seconds: u32) -> Result<()> {
             "metadata": {"name": object, "namespace": name, "finalizers": [HOLD]}});
         stage.objects().apply(body).await?;
     }
-    let well = json!({"conditions": [{"type": "Available", "status": "True", "reason": "Told", "message": "m",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-    stage.put_status(ADDON, Some(name), "addon", &well).await
+    addon_is_well(stage, name).await
 }
 
 #[test]
@@ -140,14 +132,7 @@ fn no_policy_of_a_hub_fights_with_the_ocm_registration_controller() -> Result<()
         let words = [&["--policies", path][..], &SELF_MANAGED].concat();
         let began = stage.mark()?;
         let agent = stage.start_at_real_time(&words)?;
-        for object in [
-            json!({"apiVersion": SET.0, "kind": SET.1, "metadata": {"name": EDGE},
-                "spec": {"managedNamespaces": [{"name": EDGE}]}}),
-            json!({"apiVersion": SET_BINDING.0, "kind": SET_BINDING.1,
-                "metadata": {"name": EDGE, "namespace": "default"}, "spec": {"clusterSet": EDGE}}),
-        ] {
-            stage.objects().apply(object).await?;
-        }
+        put_set(stage).await?;
         let [well, denied, lost, leaving] =
             ["well", "denied", "lost", "leaving"].map(|name| format!("{CLUSTERS}{name}"));
         for name in [&well, &denied, &leaving] {

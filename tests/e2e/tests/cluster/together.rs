@@ -36,10 +36,10 @@ pub(crate) const ADDON: (&str, &str) = (
 pub(crate) const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
 const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 /// The set that clusters with the claim of the spoke get, and the namespace that it wants on them.
-const EDGE: &str = "edge";
-const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterset";
+pub(crate) const EDGE: &str = "edge";
+pub(crate) const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterset";
 /// What others hold objects with.
-const HOLD: &str = "example.com/hold";
+pub(crate) const HOLD: &str = "example.com/hold";
 
 /// All policies that there are, each with its own folder, with the settings of a hub, and with a pace of resyncs if one is
 /// given. Returns their names.
@@ -216,6 +216,13 @@ const UNREAD: [(&str, &str); 11] = [
     ("rolebindings", "get"),
 ];
 
+/// The agent of the add-on of a cluster says that it is well.
+pub(crate) async fn addon_is_well(stage: &Stage, cluster: &str) -> Result<()> {
+    let well = json!({"conditions": [{"type": "Available", "status": "True", "reason": "Told", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
+    stage.put_status(ADDON, Some(cluster), "addon", &well).await
+}
+
 /// Everything that the agents of the story make and need.
 struct Story<'a> {
     stage: &'a Stage,
@@ -248,11 +255,7 @@ impl Story<'_> {
 
     /// The agent of the add-on says that it is well.
     async fn addon_is_well(&self) -> Result<()> {
-        let well = json!({"conditions": [{"type": "Available", "status": "True", "reason": "Told", "message": "m",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
-        self.stage
-            .put_status(ADDON, self.here(), "addon", &well)
-            .await
+        addon_is_well(self.stage, &self.name).await
     }
 
     /// A HostedCluster is imported and accepted before its agent comes: it is not reachable.
@@ -428,13 +431,8 @@ async fn is_quiet(stage: &Stage, names: &BTreeSet<String>, words: &[&str]) -> Re
     Ok(())
 }
 
-/// What the story needs on the hub: kinds, a set with a namespace for its clusters, and who may bring clusters.
-async fn given(stage: &Stage) -> Result<()> {
-    for crds in [&HUB_CRDS, &SET_CRDS] {
-        stage.cluster.install_crds(crds).await?;
-    }
-    stage.objects().apply_manifest(BOOTSTRAP).await?;
-    stage.objects().namespace(HUB).await?;
+/// A set with a namespace for its clusters, and a binding of it.
+pub(crate) async fn put_set(stage: &Stage) -> Result<()> {
     for object in [
         json!({"apiVersion": SET.0, "kind": SET.1, "metadata": {"name": EDGE},
             "spec": {"managedNamespaces": [{"name": EDGE}]}}),
@@ -444,6 +442,16 @@ async fn given(stage: &Stage) -> Result<()> {
         stage.objects().apply(object).await?;
     }
     Ok(())
+}
+
+/// What the story needs on the hub: kinds, a set with a namespace for its clusters, and who may bring clusters.
+async fn given(stage: &Stage) -> Result<()> {
+    for crds in [&HUB_CRDS, &SET_CRDS] {
+        stage.cluster.install_crds(crds).await?;
+    }
+    stage.objects().apply_manifest(BOOTSTRAP).await?;
+    stage.objects().namespace(HUB).await?;
+    put_set(stage).await
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::fs;
 use transom_conformance::fixture::changing;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
+use transom_e2e::stage::Stage;
 use transom_support::wait;
 
 /// What a guest does for a cluster that was not there when it was tried, and the reason.
@@ -36,6 +37,20 @@ const FAULTS: [(&str, &str); 5] = [
     ),
 ];
 
+/// Waits until the history has a revision that is barred for a reason; returns its lines.
+fn wait_for_bar(stage: &Stage, reason: &str) -> Result<Vec<String>> {
+    let barred = || {
+        let lines = history(stage).ok()?;
+        let barred = |line: &String| line.contains(" barred ") && line.contains(reason);
+        lines.iter().any(barred).then_some(lines)
+    };
+    Ok(wait::until(
+        &format!("the bar for {reason}"),
+        DEADLINE,
+        barred,
+    )?)
+}
+
 #[test]
 fn a_revision_that_exceeds_its_budget_or_its_grant_once_it_is_active_is_taken_back() -> Result<()> {
     let stage = stage()?;
@@ -54,12 +69,7 @@ fn a_revision_that_exceeds_its_budget_or_its_grant_once_it_is_active_is_taken_ba
         for name in ["a", "b", "c", &long] {
             wait_for_taints(&stage, name, 1).context(reason)?;
         }
-        let barred = || {
-            let lines = history(&stage).ok()?;
-            let barred = |line: &String| line.contains(" barred ") && line.contains(reason);
-            lines.iter().any(barred).then_some(())
-        };
-        wait::until(&format!("the bar for {reason}"), DEADLINE, barred)?;
+        wait_for_bar(&stage, reason)?;
         fs::remove_file(stage.managed(&long))?;
         let gone = || (status(&stage, "/counts/total")? == 3).then_some(());
         wait::until("the end of the cluster", DEADLINE, gone)?;
@@ -84,12 +94,7 @@ fn a_revision_that_fails_once_it_is_active_is_taken_back_and_barred() -> Result<
     for name in ["a", "b", "c"] {
         wait_for_taints(&stage, name, 1)?;
     }
-    let barred = || {
-        let lines = history(&stage).ok()?;
-        let barred = |line: &String| line.contains(" barred ") && line.contains("GuestTrapped");
-        lines.iter().any(barred).then_some(lines)
-    };
-    let lines = wait::until("the history", DEADLINE, barred)?;
+    let lines = wait_for_bar(&stage, "GuestTrapped")?;
     let first = first.as_str().unwrap_or_default();
     let active = |line: &String| line.contains(" active ") && line.contains(first);
     ensure!(lines.len() == 2 && lines.iter().any(active), "{lines:?}");
