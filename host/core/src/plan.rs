@@ -119,7 +119,7 @@ pub struct Feasible {
 pub fn plan(
     wanting: &Wanting<'_>,
     desired: &[Desired<'_>],
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Feasible, Failure> {
     let others = with_made_once(wanting);
     let wanting = &Wanting {

@@ -3,12 +3,13 @@
 use crate::redact::visible::visible;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// The connection of a reference that names none.
 pub const LOCAL: &str = "local";
 
 /// Names one object. Ordered by cluster, kind, namespace and name, so that lists of them are stable.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
     /// Name of the connection.
@@ -46,6 +47,15 @@ impl ObjectRef {
         self.api_version
             .split_once('/')
             .map_or("", |(group, _)| group)
+    }
+}
+
+/// Of what names the object: few are equal in that and differ in cluster or version, and hashing is most of a lookup.
+impl Hash for ObjectRef {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind.hash(state);
+        self.namespace.hash(state);
+        self.name.hash(state);
     }
 }
 

@@ -1,12 +1,13 @@
 //! The unit of work: a policy and a primary, by name. Holds no object, because decisions read the current state.
 
 use crate::reference::ObjectRef;
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// One primary under one policy: the unit of reconcile, of ownership and of dependencies. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// Name of the policy.
     pub policy: Arc<str>,
@@ -39,6 +40,25 @@ impl Key {
             .fold(run ^ 0xcbf2_9ce4_8422_2325, |seed, byte| {
                 (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             })
+    }
+}
+
+/// By policy, then by primary. Most that are compared share the policy, and often the primary, so that no text needs to be read.
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        fn by<T: Ord + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> Ordering {
+            match Arc::ptr_eq(one, other) {
+                true => Ordering::Equal,
+                false => one.cmp(other),
+            }
+        }
+        by(&self.policy, &other.policy).then_with(|| by(&self.primary, &other.primary))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -188,7 +188,7 @@ proptest! {
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,
         };
-        match plan(&wanting, &[desired], &mut Contentions::default()) {
+        match plan(&wanting, &[desired], &Contentions::default()) {
             Err(failure) => prop_assert!(!failure.message.contains(CANARY)),
             Ok(plan) => {
                 let single = |step: &Step| matches!(step, Step::Patch { fields, .. } if fields.len() == 1);

@@ -254,21 +254,23 @@ fn secrets() {
             data: [("kubeconfig".to_owned(), document)].into(),
             ends_seconds: None,
         });
-        let mut contentions = Contentions::default();
-        let contention = contentions.of(&wanting.key.policy, &target("demo"));
+        let contentions = Contentions::default();
         let (there, nothing) = (
             contention::whole(existing.as_ref()),
             contention::whole(None),
         );
-        contention
-            .permit(&target("demo"), nothing, nothing, NOW)
-            .unwrap();
-        for ago in given["foreignChanges"].as_array().into_iter().flatten() {
-            // Each time the agent had left nothing, and finds the current object instead.
-            contention.written();
-            drop(contention.permit(&target("demo"), there, nothing, NOW - ago.as_i64().unwrap()));
-        }
-        let planned = plan::plan(&wanting, &[desired], &mut contentions);
+        contentions.of(&wanting.key.policy, &target("demo"), |contention| {
+            contention
+                .permit(&target("demo"), nothing, nothing, NOW)
+                .unwrap();
+            for ago in given["foreignChanges"].as_array().into_iter().flatten() {
+                // Each time the agent had left nothing, and finds the current object instead.
+                contention.written();
+                let at = NOW - ago.as_i64().unwrap();
+                drop(contention.permit(&target("demo"), there, nothing, at));
+            }
+        });
+        let planned = plan::plan(&wanting, &[desired], &contentions);
         readable(shown(planned.map(|feasible| feasible.plan)))
     });
 }
@@ -342,7 +344,7 @@ fn taints() {
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
         }));
-        let planning = (&mut Contentions::default(), NOW);
+        let planning = (&Contentions::default(), NOW);
         let answer = Decision::Own(wanted);
         shown(planned(&policy, &primary, &answer, time_added, planning))
     });
@@ -432,13 +434,15 @@ fn fields() {
             apply,
             ..Objects::default()
         };
-        let contentions = &mut Contentions::default();
+        let contentions = &Contentions::default();
         let key = Key::new(&policy.name, &primary.reference);
         for name in strings(&given["contended"]) {
             let Some(other) = others.iter().find(|one| one.object.name == name) else {
                 panic!("{name} is none of the others");
             };
-            contend(contentions.of_fields(&key, &other.object), &other.object);
+            contentions.of_fields(&key, &other.object, |contention| {
+                contend(contention, &other.object);
+            });
         }
         let planning = (contentions, NOW);
         let (seen, added) = ((&primary, others.as_slice()), TimeAdded::SetByCluster);

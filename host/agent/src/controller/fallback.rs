@@ -114,7 +114,7 @@ impl Controller {
         let stamp = Stamp::of(key, primary, "", "");
         let wanting = self.wanting(admitted, primary, &stamp);
         let fields: Vec<_> = fields.iter().cloned().map(Desired::Fields).collect();
-        let planned = plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)?;
+        let planned = plan::plan(&wanting, &fields, &self.memory.contentions)?;
         Ok(planned.plan)
     }
 

@@ -63,7 +63,7 @@ pub(crate) struct Memory {
     /// Each primary as its policy saw it last.
     pub(crate) last_seen: HashMap<Key, LastSeen>,
     /// How often other writers overwrote what a policy wrote.
-    pub(crate) contentions: Contentions,
+    pub(crate) contentions: Arc<Contentions>,
     /// The writes of the last minute, to limit them.
     pub(crate) brake: Brake,
     /// How often each primary was reconciled in the last minute.

@@ -190,7 +190,7 @@ impl Controller {
             plan,
             waits,
             refused,
-        } = plan::plan(wanting, &desired, &mut self.memory.lock().contentions)?;
+        } = plan::plan(wanting, &desired, &self.memory.contentions)?;
         let partial = waits.is_some();
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);
@@ -239,7 +239,7 @@ impl Controller {
             ..self.wanting(admitted, primary, &stamp)
         };
         let fields: Vec<_> = fields.into_iter().map(Desired::Fields).collect();
-        let planned = plan::plan(&wanting, &fields, &mut self.memory.lock().contentions)?;
+        let planned = plan::plan(&wanting, &fields, &self.memory.contentions)?;
         Ok(planned.plan)
     }
 

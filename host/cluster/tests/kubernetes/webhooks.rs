@@ -203,7 +203,7 @@ fn policy() -> Policy {
 /// The step that gives a cluster these taints, as the agent plans it.
 fn step(primary: &Object, wanted: &[Wanted], time_added: TimeAdded) -> Step {
     let answer = Decision::Own(wanted.to_vec());
-    let planning = (&mut Contentions::default(), 0);
+    let planning = (&Contentions::default(), 0);
     let plan = planned(&policy(), primary, &answer, time_added, planning);
     plan.unwrap().steps.pop().unwrap()
 }

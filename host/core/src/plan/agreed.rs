@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 /// Forgets the places that the policy does not want otherwise any more, and that are not as it left them. One that is as it
 /// left it stays: the policy may leave out what is right already. Of an object that is none of the targets now nothing is
 /// known, so all of it stays.
-pub(super) fn note(wanting: &Wanting<'_>, desired: &[Desired<'_>], contentions: &mut Contentions) {
-    for (object, contention) in contentions.of_key(wanting.key) {
+pub(super) fn note(wanting: &Wanting<'_>, desired: &[Desired<'_>], contentions: &Contentions) {
+    contentions.of_key(wanting.key, |object, contention| {
         let Ok(Some(there)) = fields::existing(wanting, object) else {
-            continue;
+            return;
         };
         let of_it = desired.iter().filter_map(|one| match one {
             Desired::Fields(fields) if fields.object == *object => Some(fields),
@@ -22,7 +22,7 @@ pub(super) fn note(wanting: &Wanting<'_>, desired: &[Desired<'_>], contentions: 
         contention.forget(|place, left| {
             !named.contains(place) && fields::said(there, place).is_some_and(|now| now != left)
         });
-    }
+    });
 }
 
 /// The places of the fields that an answer names.
@@ -125,7 +125,7 @@ mod tests {
                 time_added: TimeAdded::SetByCluster,
                 now_seconds: self.now_seconds,
             };
-            let Ok(planned) = plan(&wanting, &desired, &mut self.contentions) else {
+            let Ok(planned) = plan(&wanting, &desired, &self.contentions) else {
                 return false;
             };
             for step in &planned.plan.steps {

@@ -12,7 +12,7 @@ use crate::stamp::Stamp;
 use crate::work::Key;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::KnownReason;
 
 /// Foreign changes within this many seconds count together.
@@ -158,11 +158,6 @@ impl Contention {
         }
     }
 
-    /// What the server made of the values that were written.
-    pub(super) fn forms(&self) -> &Forms {
-        &self.forms
-    }
-
     /// Takes in which places are as the policy wants them now, whoever wrote that.
     fn agree(&mut self, before: &Said, after: &Said) {
         for (place, left) in &mut self.left.0 {
@@ -185,9 +180,13 @@ impl Contention {
     }
 }
 
-/// The contention of every object that is written.
-#[derive(Clone, Debug, Default)]
-pub struct Contentions {
+/// The contention of every object that is written. Each look at it locks it for a moment, so that primaries can be planned
+/// side by side.
+#[derive(Debug, Default)]
+pub struct Contentions(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
     /// Of objects that a policy makes.
     whole: HashMap<(Arc<str>, ObjectRef), Contention>,
     /// Of objects of which fields were written. Several primaries may own fields of one object, so each has its own.
@@ -211,9 +210,9 @@ fn last<'a>(all: impl Iterator<Item = &'a Contention>) -> i64 {
     all.map(|one| one.at).max().unwrap_or_default()
 }
 
-impl Contentions {
+impl Counted {
     /// The contention of an object that a policy makes.
-    pub fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
+    fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
         if self.whole.len() >= self.sweep_whole_at.max(SWEPT_FROM) {
             let last = last(self.whole.values());
             self.whole.retain(|_, one| counts(one, last));
@@ -225,7 +224,7 @@ impl Contentions {
     }
 
     /// The contention of an object of which fields are written for a primary under a policy.
-    pub fn of_fields(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
+    fn of_fields(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
         if self.fields.len() >= self.sweep_fields_at.max(SWEPT_FROM) {
             let last = last(self.fields.values());
             self.fields.retain(|_, one| counts(one, last));
@@ -235,32 +234,7 @@ impl Contentions {
         self.fields.entry(written).or_default()
     }
 
-    /// Takes in which fields of an object are as a primary's policy wants them now, whoever wrote that.
-    pub(super) fn agree(&mut self, key: &Key, object: &ObjectRef, before: &Said, after: &Said) {
-        if let Some(contention) = self.fields.get_mut(&(key.clone(), object.clone())) {
-            contention.agree(before, after);
-        }
-    }
-
-    /// Of the objects of which fields were written for a primary.
-    pub(super) fn of_key<'a>(
-        &'a mut self,
-        key: &'a Key,
-    ) -> impl Iterator<Item = (&'a ObjectRef, &'a mut Contention)> {
-        let first = (key.clone(), ObjectRef::default());
-        let from = self.fields.range_mut(first..);
-        let of_key = from.take_while(move |((of, _), _)| of == key);
-        of_key.map(|((_, object), contention)| (object, contention))
-    }
-
-    /// What the server made of fields that were written for a primary.
-    pub(super) fn forms(&self, key: &Key, object: &ObjectRef) -> Forms {
-        let contention = self.fields.get(&(key.clone(), object.clone()));
-        contention.map(|one| one.forms.clone()).unwrap_or_default()
-    }
-
-    /// Records a successful step for a primary under a policy, and what the server made of it.
-    pub fn wrote(&mut self, key: &Key, step: &Step, kept: &Kept) {
+    fn wrote(&mut self, key: &Key, step: &Step, kept: &Kept) {
         let written = || (Arc::clone(&key.policy), step.target().clone());
         let contention = match step {
             // It says nothing about the fields that are contended.
@@ -285,34 +259,102 @@ impl Contentions {
             contention.written_as(kept);
         }
     }
+}
+
+impl Contentions {
+    /// A panic while it is locked leaves it whole.
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the contention of an object that a policy makes.
+    pub fn of<T>(
+        &self,
+        policy: &Arc<str>,
+        object: &ObjectRef,
+        look: impl FnOnce(&mut Contention) -> T,
+    ) -> T {
+        look(self.counted().of(policy, object))
+    }
+
+    /// Looks at the contention of an object of which fields are written for a primary under a policy.
+    pub fn of_fields<T>(
+        &self,
+        key: &Key,
+        object: &ObjectRef,
+        look: impl FnOnce(&mut Contention) -> T,
+    ) -> T {
+        look(self.counted().of_fields(key, object))
+    }
+
+    /// Takes in which fields of an object are as a primary's policy wants them now, whoever wrote that.
+    pub(super) fn agree(&self, key: &Key, object: &ObjectRef, before: &Said, after: &Said) {
+        let place = (key.clone(), object.clone());
+        if let Some(contention) = self.counted().fields.get_mut(&place) {
+            contention.agree(before, after);
+        }
+    }
+
+    /// Looks at the objects of which fields were written for a primary.
+    pub(super) fn of_key(&self, key: &Key, mut look: impl FnMut(&ObjectRef, &mut Contention)) {
+        let first = (key.clone(), ObjectRef::default());
+        let mut counted = self.counted();
+        let from = counted.fields.range_mut(first..);
+        let of_key = from.take_while(|((of, _), _)| of == key);
+        of_key.for_each(|((_, object), contention)| look(object, contention));
+    }
+
+    /// What the server made of an object that a policy made.
+    pub(super) fn form(&self, policy: &Arc<str>, object: &ObjectRef) -> Forms {
+        let place = (Arc::clone(policy), object.clone());
+        let counted = self.counted();
+        let contention = counted.whole.get(&place);
+        contention.map(|one| one.forms.clone()).unwrap_or_default()
+    }
+
+    /// What the server made of fields that were written for a primary.
+    pub(super) fn forms(&self, key: &Key, object: &ObjectRef) -> Forms {
+        let place = (key.clone(), object.clone());
+        let counted = self.counted();
+        let contention = counted.fields.get(&place);
+        contention.map(|one| one.forms.clone()).unwrap_or_default()
+    }
+
+    /// Records a successful step for a primary under a policy, and what the server made of it.
+    pub fn wrote(&self, key: &Key, step: &Step, kept: &Kept) {
+        self.counted().wrote(key, step, kept);
+    }
 
     /// Forgets in which form an object was kept that a policy made and that is not there any more.
-    pub fn forget_form(&mut self, policy: &Arc<str>, object: &ObjectRef) {
+    pub fn forget_form(&self, policy: &Arc<str>, object: &ObjectRef) {
         let place = (Arc::clone(policy), object.clone());
-        if let Some(contention) = self.whole.get_mut(&place) {
+        if let Some(contention) = self.counted().whole.get_mut(&place) {
             contention.forms = Forms::default();
         }
     }
 
     /// Forgets an object that is not there any more, of which fields were written.
-    pub fn gone(&mut self, key: &Key, object: &ObjectRef) {
-        self.fields.remove(&(key.clone(), object.clone()));
+    pub fn gone(&self, key: &Key, object: &ObjectRef) {
+        let place = (key.clone(), object.clone());
+        self.counted().fields.remove(&place);
     }
 
     /// Forgets what was counted for a primary of which fields, and of other objects, were written.
-    pub fn remove(&mut self, key: &Key) {
+    pub fn remove(&self, key: &Key) {
         let first = (key.clone(), ObjectRef::default());
-        let of_key = self.fields.range(first..).map(|(written, _)| written);
+        let fields = &mut self.counted().fields;
+        let of_key = fields.range(first..).map(|(written, _)| written);
         let of_key = of_key.take_while(|(of, _)| of == key);
         for written in of_key.cloned().collect::<Vec<_>>() {
-            self.fields.remove(&written);
+            fields.remove(&written);
         }
     }
 
     /// Forgets a policy.
-    pub fn remove_policy(&mut self, policy: &str) {
-        self.whole.retain(|(of, _), _| **of != *policy);
-        self.fields.retain(|(key, _), _| *key.policy != *policy);
+    pub fn remove_policy(&self, policy: &str) {
+        let mut counted = self.counted();
+        counted.whole.retain(|(of, _), _| **of != *policy);
+        counted.fields.retain(|(key, _), _| *key.policy != *policy);
     }
 }
 
@@ -419,14 +461,16 @@ mod tests {
     #[test]
     fn each_primary_has_its_own_fields_of_one_object() {
         let (one, other) = (key("one"), key("other"));
-        let mut contentions = Contentions::default();
-        let mut put = |key: &Key, place: &str, value: &str, there: &str| {
-            let contention = contentions.of_fields(key, &target("shared"));
+        let contentions = Contentions::default();
+        let put = |key: &Key, place: &str, value: &str, there: &str| {
             let (before, after) = (said(&[(place, there)]), said(&[(place, value)]));
-            let permitted = contention.permit(&target("shared"), before, after, 0);
-            contention.written();
-            permitted.is_ok()
+            contentions.of_fields(key, &target("shared"), |contention| {
+                let permitted = contention.permit(&target("shared"), before, after, 0);
+                contention.written();
+                permitted.is_ok()
+            })
         };
+        let fields = || contentions.counted().fields.len();
         for _ in 0..10 {
             assert!(put(&one, "a", "1", "1") && put(&other, "b", "2", "2"));
         }
@@ -435,17 +479,17 @@ mod tests {
         assert_eq!(fights.count(), 3);
         // An object that went and came back is a new one.
         contentions.gone(&one, &target("shared"));
-        assert_eq!(contentions.fields.len(), 1);
-        let _ = contentions.of_fields(&one, &target("shared"));
+        assert_eq!(fields(), 1);
+        contentions.of_fields(&one, &target("shared"), |_| {});
         contentions.remove(&one);
-        assert_eq!(contentions.fields.len(), 1);
+        assert_eq!(fields(), 1);
         contentions.remove_policy("external");
-        assert!(contentions.fields.is_empty());
+        assert_eq!(fields(), 0);
     }
 
     #[test]
     fn forgets_fields_that_nobody_else_changed_when_there_are_many() {
-        let mut contentions = Contentions::default();
+        let mut contentions = Counted::default();
         for at in 0..10_000 {
             let contention = contentions.of_fields(&key("one"), &target(&at.to_string()));
             let permitted = contention.permit(&target("x"), said(&[]), said(&[("a", "b")]), 0);
@@ -457,7 +501,7 @@ mod tests {
 
     #[test]
     fn forgets_writes_that_never_succeed_when_there_are_many_and_they_are_quiet() {
-        let mut contentions = Contentions::default();
+        let mut contentions = Counted::default();
         let policy = "external".into();
         for at in 0..10_000_u32 {
             // Of each object one write is tried, and fails.
@@ -475,7 +519,7 @@ mod tests {
 
     #[test]
     fn what_is_contended_stays_so_although_many_others_are_written() {
-        let mut contentions = Contentions::default();
+        let mut contentions = Counted::default();
         let (policy, contended) = ("external".into(), target("contended"));
         for at in 0..4 {
             planned(contentions.of(&policy, &contended), Some("x"), at);

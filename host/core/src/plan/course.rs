@@ -52,13 +52,12 @@ impl From<Failure> for Hindered {
 pub(super) fn step(
     wanting: &Wanting<'_>,
     (one, all): (&Desired<'_>, &[Desired<'_>]),
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Option<Step>, Hindered> {
     match one {
         Desired::Whole(one) => {
-            let contention = contentions.of(&wanting.key.policy, &one.object);
             let removes = all.iter().any(|one| is_own_removal(wanting, one));
-            whole::plan(wanting, one, contention).map_err(|failure| {
+            whole::plan(wanting, one, contentions).map_err(|failure| {
                 match removes && remove::is_kept_from_us(&failure) {
                     true => Hindered::Waits(failure, Rest::Removals),
                     false => Hindered::Fails(failure),
@@ -88,7 +87,7 @@ pub(super) fn step(
 fn gone(
     wanting: &Wanting<'_>,
     object: &ObjectRef,
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Option<Step>, Hindered> {
     let makes = makes(wanting, object);
     let pending = |failure: &Failure| failure.reason == KnownReason::OwnershipPending.into();

@@ -23,7 +23,7 @@ use transom_api::KnownReason;
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     desired: &Fields,
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Planned, Failure> {
     if desired.fields.is_empty() {
         return Ok(Planned::Step(None));
@@ -58,8 +58,9 @@ pub(super) fn plan(
     if changed.is_empty() {
         return Ok(Planned::Step(None));
     }
-    let contention = contentions.of_fields(wanting.key, &object.reference);
-    contention.permit(&object.reference, before, after, wanting.now_seconds)?;
+    contentions.of_fields(wanting.key, &object.reference, |contention| {
+        contention.permit(&object.reference, before, after, wanting.now_seconds)
+    })?;
     Ok(Planned::Step(Some(Step::Patch {
         reference: object.reference.clone(),
         version: object.version.clone(),
@@ -304,6 +305,7 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 mod tests {
     use super::*;
     use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
+    use crate::plan::contention::Contention;
     use crate::policy::Policy;
     use crate::sample::{object, planned, policy, taints_manifest};
     use crate::work::Key;
@@ -384,7 +386,7 @@ mod tests {
     fn applied_by(current: &[Value], wanted: &[Wanted], added: TimeAdded) -> (Vec<Value>, bool) {
         let policy = policy(&taints_manifest());
         let primary = object(managed_cluster(), json!({"spec": {"taints": current}}));
-        let contentions = &mut Contentions::default();
+        let contentions = &Contentions::default();
         let answer = Decision::Own(wanted.to_vec());
         let plan = planned(&policy, &primary, &answer, added, (contentions, 0)).unwrap();
         match plan.steps.as_slice() {
@@ -396,9 +398,9 @@ mod tests {
         }
     }
 
-    fn written(contentions: &mut Contentions, policy: &Policy) {
+    fn written(contentions: &Contentions, policy: &Policy) {
         let key = Key::new(&policy.name, &managed_cluster());
-        contentions.of_fields(&key, &managed_cluster()).written();
+        contentions.of_fields(&key, &managed_cluster(), Contention::written);
     }
 
     fn applied(current: &[Value], wanted: &[Wanted]) -> (Vec<Value>, bool) {
@@ -422,11 +424,11 @@ mod tests {
         added: TimeAdded,
     ) -> Vec<Option<i64>> {
         let answer = one("");
-        let mut contentions = Contentions::default();
-        let mut plan = |taints: &[Value], at| {
+        let contentions = Contentions::default();
+        let plan = |taints: &[Value], at| {
             let primary = object(managed_cluster(), json!({"spec": {"taints": taints}}));
-            let plan = planned(policy, &primary, &answer, added, (&mut contentions, at));
-            written(&mut contentions, policy);
+            let plan = planned(policy, &primary, &answer, added, (&contentions, at));
+            written(&contentions, policy);
             plan.err().and_then(|failure| failure.ask_again_at)
         };
         plan(&[], 0);
@@ -473,17 +475,17 @@ mod tests {
     #[test]
     fn a_changing_answer_is_no_conflict() {
         let policy = policy(&taints_manifest());
-        let (mut contentions, mut taints) = (Contentions::default(), json!([]));
+        let (contentions, mut taints) = (Contentions::default(), json!([]));
         for at in 0..100 {
             let answer = one(&at.to_string());
             let primary = object(managed_cluster(), json!({"spec": {"taints": taints}}));
             let added = TimeAdded::SetByCluster;
-            let plan = planned(&policy, &primary, &answer, added, (&mut contentions, at)).unwrap();
+            let plan = planned(&policy, &primary, &answer, added, (&contentions, at)).unwrap();
             let [Step::Patch { fields, .. }] = plan.steps.as_slice() else {
                 panic!("{plan:?}")
             };
             taints = fields[0].1.clone();
-            written(&mut contentions, &policy);
+            written(&contentions, &policy);
         }
     }
 

@@ -217,7 +217,7 @@ mod tests {
                 now_seconds: 0,
             };
             let desired = [Desired::Fields(fields), Desired::Whole(whole)];
-            let planned = plan(&wanting, &desired, &mut self.contentions);
+            let planned = plan(&wanting, &desired, &self.contentions);
             planned.map(|planned| planned.plan.steps).unwrap()
         }
 

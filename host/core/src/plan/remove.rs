@@ -17,7 +17,7 @@ use transom_api::policy::{PruneSpec, Verb};
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     object: &ObjectRef,
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Option<Step>, Failure> {
     let mut targets = wanting.targets.iter();
     if let Some(claimed) = targets.find(|claimed| claimed.object == *object) {
@@ -59,7 +59,7 @@ pub(super) fn plan(
 fn own(
     wanting: &Wanting<'_>,
     claimed: &Claimed,
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Option<Step>, Failure> {
     let (policy, object) = (wanting.policy, &claimed.object);
     let rule = policy.whole(object, &wanting.data)?;
@@ -83,8 +83,9 @@ fn own(
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
     let (before, after) = (contention::whole(Some(existing)), contention::whole(None));
-    let contention = contentions.of(&wanting.key.policy, object);
-    contention.permit(object, before, after, wanting.now_seconds)?;
+    contentions.of(&wanting.key.policy, object, |contention| {
+        contention.permit(object, before, after, wanting.now_seconds)
+    })?;
     Ok(Some(delete(existing)))
 }
 
@@ -234,7 +235,7 @@ mod tests {
     /// What becomes of a work with this metadata.
     fn removal(verbs: &[&str], works: Option<Value>) -> Result<Option<Step>, (String, String)> {
         let plan =
-            |wanting: &Wanting<'_>| super::plan(wanting, &work("w"), &mut Contentions::default());
+            |wanting: &Wanting<'_>| super::plan(wanting, &work("w"), &Contentions::default());
         let planned = with_wanting(&removes(verbs), (json!({}), works), plan);
         planned.map_err(|failure| (failure.reason.to_string(), failure.message))
     }
@@ -312,9 +313,8 @@ mod tests {
         stamp("a", "uid").put(&mut made);
         let (reason, message) = removal(&["remove"], Some(made["metadata"].take())).unwrap_err();
         assert_eq!(reason, "TargetNotOwned", "{message}");
-        let other = |wanting: &Wanting<'_>| {
-            super::plan(wanting, &work("other"), &mut Contentions::default())
-        };
+        let other =
+            |wanting: &Wanting<'_>| super::plan(wanting, &work("other"), &Contentions::default());
         let failure = with_wanting(&removes(&["remove"]), (json!({}), None), other).unwrap_err();
         assert_eq!(failure.reason.to_string(), "ContractBroken");
     }
@@ -341,9 +341,8 @@ mod tests {
             if deleting {
                 made["metadata"]["deletionTimestamp"] = json!(SINCE);
             }
-            let plan = |wanting: &Wanting<'_>| {
-                super::plan(wanting, &work("w"), &mut Contentions::default())
-            };
+            let plan =
+                |wanting: &Wanting<'_>| super::plan(wanting, &work("w"), &Contentions::default());
             let planned = with_wanting(&policy, (json!({}), Some(made["metadata"].take())), plan);
             planned
                 .map(|step| step.is_some())

@@ -1,6 +1,6 @@
 //! Plans a whole object that the policy makes: create, replace, adopt or leave alone.
 
-use super::contention::{self, Contention};
+use super::contention::{self, Contentions};
 use super::desired::{Content, Whole};
 use super::{Claimed, Step, Wanting, adopt, finalizer};
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use transom_api::policy::Verb;
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     whole: &Whole<'_>,
-    contention: &mut Contention,
+    contentions: &Contentions,
 ) -> Result<Option<Step>, Failure> {
     let target = &whole.object;
     let rule = wanting.policy.whole(target, &wanting.data)?;
@@ -33,7 +33,8 @@ pub(super) fn plan(
     };
     let existing = claimed.existing.as_deref();
     let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
-    let wanted = wanted.kept_as(contention.forms()).bearing(rule, existing);
+    let forms = contentions.form(&wanting.key.policy, target);
+    let wanted = wanted.kept_as(&forms).bearing(rule, existing);
     if rule.creates_only() && existing.is_some() {
         // Made once; whoever made it, it belongs to others.
         return Ok(None);
@@ -62,7 +63,9 @@ pub(super) fn plan(
         Step::Patch { .. } | Step::Delete { .. } => None,
     };
     let (before, after) = (contention::whole(existing), contention::whole(desired));
-    contention.permit(target, before, after, wanting.now_seconds)?;
+    contentions.of(&wanting.key.policy, target, |contention| {
+        contention.permit(target, before, after, wanting.now_seconds)
+    })?;
     Ok(Some(step))
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn planned(
     primary: &Object,
     answer: &dyn Answer,
     time_added: TimeAdded,
-    planning: (&mut Contentions, i64),
+    planning: (&Contentions, i64),
 ) -> Result<Plan, Failure> {
     let feasible = feasible(policy, (primary, &[]), answer, time_added, planning);
     feasible.map(|feasible| feasible.plan)
@@ -35,7 +35,7 @@ pub(crate) fn feasible(
     (primary, others): (&Object, &[Other]),
     answer: &dyn Answer,
     time_added: TimeAdded,
-    (contentions, now_seconds): (&mut Contentions, i64),
+    (contentions, now_seconds): (&Contentions, i64),
 ) -> Result<Feasible, Failure> {
     let key = Key::new(&policy.name, &primary.reference);
     let agent = AgentFacts::new("local-cluster", None);

@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
         let answer = Decision::Own(vec![Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }]);
         let plan = |primary: &Object| {
-            planned(&revision.policy, primary, &answer, TimeAdded::SetByUs(0), (&mut Contentions::default(), 0))
+            planned(&revision.policy, primary, &answer, TimeAdded::SetByUs(0), (&Contentions::default(), 0))
         };
         prop_assert_eq!(plan(&kept), plan(&whole));
     }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use transom_core::dependencies::Outputs;
 use transom_core::ownership::OwnershipIndex;
+use transom_core::plan::contention::Contentions;
 use transom_core::work::Key;
 
 /// How many primaries are looked at under one lock. That takes less than a call of a guest.
@@ -19,9 +20,10 @@ const LOOKED_AT: usize = 4;
 const COPIED: usize = 2;
 
 /// The memory behind its lock.
-#[derive(Default)]
 pub(crate) struct SharedMemory {
     memory: Mutex<Memory>,
+    /// The memory's contentions, which have a lock of their own: a plan takes longer than all else that needs the memory.
+    pub(crate) contentions: Arc<Contentions>,
     /// How many measure for how long it is locked.
     measured: AtomicUsize,
     /// The locks since one does.
@@ -41,6 +43,20 @@ pub(crate) struct Locked<'a> {
 /// Measures for how long the memory is locked at a time, by anyone, until it is dropped: the processor time of whoever holds
 /// the lock. That the kernel gives the processor to others meanwhile has other causes.
 pub(crate) struct Measure<'a>(&'a SharedMemory);
+
+impl Default for SharedMemory {
+    fn default() -> Self {
+        let memory = Memory::default();
+        Self {
+            contentions: Arc::clone(&memory.contentions),
+            memory: Mutex::new(memory),
+            measured: AtomicUsize::default(),
+            locks: Locks::default(),
+            #[cfg(test)]
+            taken: AtomicUsize::default(),
+        }
+    }
+}
 
 impl SharedMemory {
     /// Takes the lock for a short while. A panic while it was held leaves every index whole, so poisoning is ignored.

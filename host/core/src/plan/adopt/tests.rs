@@ -63,7 +63,7 @@ fn planned(
         policy,
         &[claimed(there, owner)],
         &[desired],
-        &mut Contentions::default(),
+        &Contentions::default(),
     )?;
     match waits.or(refused) {
         Some(failure) => Err(failure.message),
@@ -84,7 +84,7 @@ fn all(
     policy: &Policy,
     targets: &[Claimed],
     desired: &[Desired<'_>],
-    contentions: &mut Contentions,
+    contentions: &Contentions,
 ) -> Result<Feasible, String> {
     let cluster = "cluster.open-cluster-management.io/v1";
     let reference = ObjectRef::local(cluster, "ManagedCluster", None, "c1");

@@ -1,6 +1,7 @@
 //! What a guest removes by name, and what else holds it up or not.
 
 use super::*;
+use crate::plan::contention::Contention;
 use crate::plan::kept::Kept;
 
 fn gone(there: &Object) -> Desired<'static> {
@@ -63,13 +64,13 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
             &ObjectRef::local(cluster, "ManagedCluster", None, "c1"),
         )
     };
-    let mut contentions = Contentions::default();
-    let mut remove = || {
+    let contentions = Contentions::default();
+    let remove = || {
         let alone = Ownership::Owner {
             rivals: Rivals::None,
         };
         let targets = [claimed(&there, alone)];
-        let planned = all(&policy, &targets, &[gone(&there)], &mut contentions).unwrap();
+        let planned = all(&policy, &targets, &[gone(&there)], &contentions).unwrap();
         for step in &planned.plan.steps {
             contentions.wrote(&key, step, &Kept::default());
         }
@@ -84,8 +85,8 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
     assert_eq!(steps, 0);
     assert_eq!(waits.unwrap().reason, KnownReason::Contended.into());
     // What is pruned was no fight.
-    let mut pruned = Contentions::default();
-    let _ = pruned.of(&policy.name, &there.reference);
+    let pruned = Contentions::default();
+    pruned.of(&policy.name, &there.reference, |_| {});
     let delete = Step::Delete {
         reference: there.reference.clone(),
         version: String::new(),
@@ -93,10 +94,8 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
         why: String::new(),
     };
     pruned.wrote(&key, &delete, &Kept::default());
-    assert_eq!(
-        *pruned.of(&policy.name, &there.reference),
-        Default::default()
-    );
+    let is_new = |contention: &mut Contention| *contention == Contention::default();
+    assert!(pruned.of(&policy.name, &there.reference, is_new));
 }
 
 #[test]
@@ -104,7 +103,7 @@ fn what_cannot_be_made_holds_up_no_removal() {
     let (policy, there) = (policy(&makes()), full(&json!({})));
     let plan = |ownership: Ownership, desired: &[Desired<'_>]| {
         let targets = [claimed(&there, ownership)];
-        all(&policy, &targets, desired, &mut Contentions::default())
+        all(&policy, &targets, desired, &Contentions::default())
     };
     let owner = |rivals| Ownership::Owner { rivals };
     // A refused removal is told beside what is waited for, and makes no plan partial.
@@ -135,12 +134,7 @@ fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
             rivals: Rivals::None,
         };
         let targets = [claimed(&there, alone()), claimed(&foreign, alone())];
-        all(
-            &policy(&more),
-            &targets,
-            desired,
-            &mut Contentions::default(),
-        )
+        all(&policy(&more), &targets, desired, &Contentions::default())
     };
     let planned = plan(&[wanted(&foreign), Desired::Finalizer, gone(&there)]).unwrap();
     let why = planned.waits.expect("nothing of it counts as success");
@@ -172,7 +166,7 @@ fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
             &policy,
             &targets,
             &[wanted(&there)],
-            &mut Contentions::default(),
+            &Contentions::default(),
         );
         planned.map(|planned| planned.plan.steps.len()).ok()
     };
