@@ -38,6 +38,9 @@ const USER_AGENT: &str = concat!("transom/", env!("CARGO_PKG_VERSION"));
 
 /// How long a mirror may take before the next place is asked.
 const MIRROR: Duration = Duration::from_secs(15);
+/// How long the registry itself may take to tell the signatures of what a mirror gave: so short that there is time left for
+/// those on the mirror.
+const ORIGIN: Duration = Duration::from_secs(5);
 
 /// Registries, reached in one way.
 pub struct Registries(Access);
@@ -166,10 +169,8 @@ impl Registries {
             return Ok(signatures::evidence(manifest, found));
         }
         // A mirror may be all that can be reached. What it has may be old, so what the registry itself has comes first.
-        let mut found = self
-            .at_origin(image, origin, manifest)
-            .await
-            .unwrap_or_default();
+        let told = timeout(ORIGIN, self.at_origin(image, origin, manifest)).await;
+        let mut found = told.ok().and_then(Result::ok).unwrap_or_default();
         let mirrored = match here.signatures(manifest).await {
             Err(unread) if found.is_empty() => return Err(unread),
             mirrored => mirrored.unwrap_or_default(),

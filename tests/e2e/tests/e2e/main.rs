@@ -25,6 +25,7 @@ mod inputs;
 mod kept;
 mod limits;
 mod memory;
+mod mirrors;
 mod once;
 mod owners;
 mod plan;

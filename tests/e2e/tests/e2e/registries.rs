@@ -41,6 +41,11 @@ impl Reach {
         })
     }
 
+    /// Also gives the agent these flags.
+    pub(crate) fn add(&mut self, flags: &[&str]) {
+        self.flags.extend(flags.iter().copied().map(str::to_owned));
+    }
+
     pub(crate) fn start(&self, stage: &Stage, registry: &Registry, log: &str) -> Result<Agent> {
         let sources = format!("builtin,oci:{}/team/*", registry.address());
         self.start_with(stage, &sources, log)
@@ -58,11 +63,11 @@ impl Reach {
     }
 }
 
-fn digest(component: &[u8]) -> String {
+pub(crate) fn digest(component: &[u8]) -> String {
     Digest::of_bytes(component).to_string()
 }
 
-fn use_component(stage: &Stage, component: &str) -> Result<()> {
+pub(crate) fn use_component(stage: &Stage, component: &str) -> Result<()> {
     stage.put_policy(POLICY, &[("builtin:kubeconfig", component)])
 }
 
