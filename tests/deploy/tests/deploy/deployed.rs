@@ -2,7 +2,10 @@
 //! administrator. No kubelet runs here, so a test starts the process.
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::fs;
 use std::process::Command;
 use transom_e2e::agent::Agent;
 pub(crate) use transom_e2e::agent::DEADLINE;
@@ -13,6 +16,41 @@ use transom_test_deploy::rendered::said;
 /// The start of an operator's command.
 pub(crate) fn kubectl(cluster: &Cluster) -> Result<Command> {
     cluster.kubectl(cluster.admin())
+}
+
+/// Writes what the container mounts of Secrets and ConfigMaps, as kubelet would; returns the path of each in the container,
+/// and its folder here.
+fn mounts(cluster: &Cluster, deployment: &Value) -> Result<Vec<(String, String)>> {
+    let pod = &deployment["spec"]["template"]["spec"];
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut mounted = Vec::new();
+    for volume in list(&pod["volumes"]) {
+        let (kind, name) = match (&volume["secret"], &volume["configMap"]) {
+            (Value::Object(secret), _) => ("secret", secret["secretName"].as_str()),
+            (_, Value::Object(map)) => ("configmap", map["name"].as_str()),
+            _ => continue,
+        };
+        let name = name.context("a volume names no object")?;
+        let words = ["get", kind, name, "--namespace", "transom"];
+        let object = said(kubectl(cluster)?.args(words).args(["--output", "json"]))?;
+        let object: Value = serde_json::from_str(&object)?;
+        let folder = cluster.folder().join("mounts").join(name);
+        fs::create_dir_all(&folder)?;
+        for (key, value) in object["data"].as_object().context("it is empty")? {
+            let text = value.as_str().context("no text")?;
+            let bytes = match kind {
+                "secret" => STANDARD.decode(text)?,
+                _ => text.as_bytes().to_vec(),
+            };
+            fs::write(folder.join(key), bytes)?;
+        }
+        let mounts = list(&pod["containers"][0]["volumeMounts"]);
+        let here = mounts.iter().find(|one| one["name"] == volume["name"]);
+        let path = here.and_then(|one| one["mountPath"].as_str());
+        let path = path.with_context(|| format!("{volume} is mounted nowhere"))?;
+        mounted.push((path.to_owned(), folder.display().to_string()));
+    }
+    Ok(mounted)
 }
 
 /// A running agent.
@@ -35,7 +73,7 @@ impl Deployed {
         ];
         let deployment: Value = serde_json::from_str(&said(kubectl(cluster)?.args(words))?)?;
         let account = cluster.service_account("transom", "transom").await?;
-        let mut listens = false;
+        let (mut listens, mounted) = (false, mounts(cluster, &deployment)?);
         let arguments = deployment
             .pointer("/spec/template/spec/containers/0/args")
             .and_then(Value::as_array);
@@ -45,8 +83,11 @@ impl Deployed {
             .iter()
             .filter_map(Value::as_str)
         {
-            let here = argument.replace("0.0.0.0:8080", "127.0.0.1:0");
+            let mut here = argument.replace("0.0.0.0:8080", "127.0.0.1:0");
             listens |= here != argument;
+            for (path, folder) in &mounted {
+                here = here.replace(&format!("={path}/"), &format!("={folder}/"));
+            }
             transom.arg(here);
         }
         ensure!(

@@ -10,4 +10,5 @@ mod finalizers;
 mod monitoring;
 mod own_guest;
 mod pages;
+mod signed;
 mod taking_over;
