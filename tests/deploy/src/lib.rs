@@ -5,3 +5,4 @@ pub mod expression;
 pub mod generated;
 pub mod page;
 pub mod rendered;
+pub mod shown;

@@ -1,6 +1,7 @@
 //! A page of `host/docs` as its reader follows it: runs every command of its blocks as written, and no other.
 
 use crate::rendered::said;
+use crate::shown::Shown;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,7 +15,8 @@ use transom_test_cluster::{Cluster, helm, kubectl};
 #[derive(Debug)]
 pub struct Page {
     name: &'static str,
-    commands: Vec<String>,
+    text: String,
+    steps: Vec<Step>,
     followed: RefCell<BTreeSet<usize>>,
 }
 
@@ -27,11 +29,12 @@ impl Page {
         let path = program::root().join("host/docs").join(name);
         let text = fs::read_to_string(&path)
             .with_context(|| format!("failed to read `{}`", path.display()))?;
-        let commands = commands(&text);
-        ensure!(!commands.is_empty(), "{name} has no command");
+        let steps = steps(&text);
+        ensure!(!steps.is_empty(), "{name} has no command");
         Ok(Self {
             name,
-            commands,
+            text,
+            steps,
             followed: RefCell::default(),
         })
     }
@@ -45,10 +48,10 @@ impl Page {
             bail!(
                 "{}: not exactly one command has {words:?}: {:#?}",
                 self.name,
-                self.commands
+                self.commands()
             );
         };
-        let mut command = self.commands[index].clone();
+        let mut command = self.steps[index].command.clone();
         for (blank, with) in fill {
             ensure!(
                 command.contains(blank),
@@ -76,19 +79,37 @@ impl Page {
             !found.is_empty(),
             "{}: no command has {words:?}: {:#?}",
             self.name,
-            self.commands
+            self.commands()
         );
         self.followed.borrow_mut().extend(&found);
         Ok(found
             .into_iter()
-            .map(|index| self.commands[index].clone())
+            .map(|index| self.steps[index].command.clone())
             .collect())
+    }
+
+    /// All commands in the order of the page, each with the output that the page shows for it.
+    pub fn all_shown(&self) -> impl Iterator<Item = (&str, Shown<'_>)> {
+        self.followed.borrow_mut().extend(0..self.steps.len());
+        let steps = self.steps.iter();
+        steps.map(|step| (step.command.as_str(), Shown(&step.shown)))
+    }
+
+    /// The text of each block of YAML, in the order of the page.
+    pub fn manifests(&self) -> impl Iterator<Item = &str> {
+        let blocks = self.text.split("```yaml\n").skip(1);
+        blocks.filter_map(|block| Some(block.split_once("```")?.0))
+    }
+
+    fn commands(&self) -> Vec<&str> {
+        let steps = self.steps.iter();
+        steps.map(|step| step.command.as_str()).collect()
     }
 
     fn found(&self, words: &[&str]) -> Vec<usize> {
         let has = |command: &str| words.iter().all(|word| command.contains(word));
-        (0..self.commands.len())
-            .filter(|index| has(&self.commands[*index]))
+        (0..self.steps.len())
+            .filter(|index| has(&self.steps[*index].command))
             .collect()
     }
 
@@ -98,12 +119,9 @@ impl Page {
     /// With the commands that were not run.
     pub fn is_followed(&self) -> Result<()> {
         let followed = self.followed.borrow();
-        let left = self
-            .commands
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !followed.contains(index));
-        let left: Vec<&String> = left.map(|(_, command)| command).collect();
+        let left = self.steps.iter().enumerate();
+        let left = left.filter(|(index, _)| !followed.contains(index));
+        let left: Vec<&str> = left.map(|(_, step)| step.command.as_str()).collect();
         ensure!(
             left.is_empty(),
             "{} has commands that no test follows: {left:#?}",
@@ -160,28 +178,47 @@ pub fn run(cluster: &Cluster, command: &str) -> Result<String> {
     said(&mut shell(cluster, command)?).with_context(|| format!("`{command}`"))
 }
 
-/// The commands of the `console` blocks: the text after `$`, with continuation lines, without output.
-fn commands(text: &str) -> Vec<String> {
-    let mut commands: Vec<String> = Vec::new();
-    let (mut in_block, mut goes_on) = (false, false);
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("```") {
-            (in_block, goes_on) = (line == "```console", false);
-        } else if let (true, Some(command)) = (in_block, line.strip_prefix("$ ")) {
-            commands.push(command.to_owned());
-            goes_on = is_open(command);
-        } else if let (true, Some(last)) = (goes_on, commands.last_mut()) {
-            last.push('\n');
-            last.push_str(line);
-            goes_on = is_open(last);
+/// A command of a page, and the output that the page shows for it.
+#[derive(Clone, Debug, Default)]
+struct Step {
+    command: String,
+    shown: Vec<String>,
+}
+
+/// The commands of the `console` blocks: the text after `$`, with continuation lines, each with its output.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let (mut block, mut goes_on) = (None, false);
+    for line in text.lines() {
+        let bare = line.trim();
+        if bare.starts_with("```") {
+            let indent = line.len() - line.trim_start().len();
+            (block, goes_on) = ((bare == "```console").then_some(indent), false);
+            continue;
+        }
+        let Some(indent) = block else { continue };
+        let line = line.get(indent..).unwrap_or_default();
+        if let Some(command) = line.strip_prefix("$ ") {
+            let command = command.to_owned();
+            goes_on = is_open(&command);
+            let shown = Vec::new();
+            steps.push(Step { command, shown });
+        } else if let Some(last) = steps.last_mut() {
+            if goes_on {
+                last.command = format!("{}\n{line}", last.command);
+                goes_on = is_open(&last.command);
+            } else {
+                last.shown.push(line.to_owned());
+            }
         }
     }
-    commands
+    steps
 }
 
 /// Whether the shell waits for another line.
 fn is_open(command: &str) -> bool {
-    command.ends_with('\\') || command.matches('\'').count() % 2 == 1
+    let is_document = command.contains("<<END") && !command.ends_with("\nEND");
+    is_document || command.ends_with('\\') || command.matches('\'').count() % 2 == 1
 }
 
 #[cfg(test)]
@@ -198,6 +235,10 @@ $ two \\
     --more <name>
 $ three 'a
   b' | four
+$ four <<END
+  a: 1
+END
+told
 ```
 
 ```yaml
@@ -214,7 +255,8 @@ $ none: 1
     fn page() -> Page {
         Page {
             name: "page.md",
-            commands: commands(PAGE),
+            text: PAGE.to_owned(),
+            steps: steps(PAGE),
             followed: RefCell::default(),
         }
     }
@@ -222,14 +264,18 @@ $ none: 1
     #[test]
     fn reads_commands_as_a_shell_would() {
         assert_eq!(
-            page().commands,
+            page().commands(),
             [
                 "one --flag    # a remark",
-                "two \\\n--more <name>",
-                "three 'a\nb' | four",
+                "two \\\n    --more <name>",
+                "three 'a\n  b' | four",
+                "four <<END\n  a: 1\nEND",
                 "five"
             ]
         );
+        assert_eq!(page().steps[0].shown, ["printed"]);
+        assert_eq!(page().steps[3].shown, ["told"]);
+        assert_eq!(page().manifests().collect::<Vec<_>>(), ["$ none: 1\n"]);
     }
 
     #[test]
@@ -241,9 +287,9 @@ $ none: 1
         assert_eq!(
             page.command(&["two", "--more"], &[("<name>", "x")])
                 .unwrap(),
-            "two \\\n--more x"
+            "two \\\n    --more x"
         );
-        assert_eq!(page.all(&["o"]).unwrap().len(), 3);
+        assert_eq!(page.all(&["o"]).unwrap().len(), 4);
         for words in ["one", "three"] {
             page.command(&[words], &[]).unwrap();
         }

@@ -1,5 +1,5 @@
 //! The page host/docs/own-guest.md, followed command by command: a signed guest comes to a running agent, is replaced and
-//! put back. `--nocapture` prints what each command said.
+//! put back, and then comes from a registry. What the page shows is compared. `--nocapture` prints what each command said.
 
 use crate::applied::{CRDS, helm_on};
 use crate::deployed::Deployed;
@@ -27,30 +27,29 @@ fn version(number: u8) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The manifest on the page.
-fn manifest() -> Result<String> {
-    let text = fs::read_to_string(program::root().join("host/docs").join(PAGE))?;
-    let (_, rest) = text.split_once("```yaml\n").context("no manifest")?;
-    let (manifest, _) = rest.split_once("```").context("it does not end")?;
-    Ok(manifest.to_owned())
-}
-
 /// Makes the folders that the reader has, and the variables of a shell that reaches a registry.
-fn prepare(top: &Path, registry: &Registry) -> Result<String> {
+fn prepare(top: &Path, page: &Page, registry: &Registry) -> Result<String> {
     let (work, docker) = (top.join("work"), top.join("docker"));
     for folder in [&work, &docker, &top.join("maintenance/target/guests")] {
         fs::create_dir_all(folder)?;
     }
     std::os::unix::fs::symlink(program::root().canonicalize()?, top.join("transom"))?;
-    fs::write(work.join("maintenance.yaml"), manifest()?)?;
+    for (name, text) in ["maintenance.yaml", "registry.yaml"]
+        .iter()
+        .zip(page.manifests())
+    {
+        let here = text.replace("registry.example", &registry.address());
+        fs::write(work.join(name), here)?;
+    }
     let (user, password) = LOGIN;
     let auths = serde_json::json!({"auths": {registry.address(): {"username": user, "password": password}}});
     fs::write(docker.join("config.json"), auths.to_string())?;
-    let ca = top.join("ca.crt");
+    let ca = work.join("ca.crt");
     fs::write(&ca, registry.authority().context("no CA")?)?;
     let transom = program::binary()?.parent().context("no folder")?.display();
     Ok(format!(
-        "cd {} && export PATH={transom}:$PATH SSL_CERT_FILE={} DOCKER_CONFIG={} COSIGN_PASSWORD= && ",
+        "cd {} && export PATH={transom}:$PATH SSL_CERT_FILE={} DOCKER_CONFIG={} COSIGN_PASSWORD= \
+         PULL_USER={user} PULL_PASSWORD={password} && ",
         work.display(),
         ca.display(),
         docker.display()
@@ -72,10 +71,10 @@ async fn a_signed_guest_comes_to_the_cluster_as_the_page_says() -> Result<()> {
         &["install", "transom", &chart, "--create-namespace"],
     )?;
     let top = cluster.folder().join("page");
-    let begin = prepare(&top, &registry)?;
     let page = Page::read(PAGE)?;
-    let (mut agent, mut built, mut told) = (None, 0, String::new());
-    for command in page.all(&[])? {
+    let begin = prepare(&top, &page, &registry)?;
+    let (mut agent, mut built, mut told) = (None::<Deployed>, 0, String::new());
+    for (command, shown) in page.all_shown() {
         if command.starts_with("cp ") {
             built += 1;
             let to = top.join("maintenance/target/guests/maintenance.wasm");
@@ -86,7 +85,11 @@ async fn a_signed_guest_comes_to_the_cluster_as_the_page_says() -> Result<()> {
         let output = output.with_context(|| format!("`{command}`\n{told}"))?;
         println!("$ {command}\n{output}");
         told.push_str(&format!("$ {command}\n{output}\n"));
+        let compared = shown.is_in(&output);
+        compared.with_context(|| format!("`{command}`\n{output}"))?;
         if command.starts_with("helm upgrade") {
+            // As the Deployment replaces its pods.
+            agent.take().map(|agent| agent.stop(&cluster)).transpose()?;
             agent = Some(Deployed::start(&cluster).await?);
         }
     }
@@ -96,6 +99,7 @@ async fn a_signed_guest_comes_to_the_cluster_as_the_page_says() -> Result<()> {
         format!("component {digest}\nsigned by release.pub"),
         format!("{digest} is signed by release"),
         "signed by cosign.pub".to_owned(),
+        format!("{} is signed by cosign", Digest::of_bytes(&version(2)?)),
     ] {
         ensure!(told.contains(&words), "no command said `{words}`:\n{told}");
     }
