@@ -150,6 +150,27 @@ pub struct Unread {
     pub reason: KnownReason,
     /// What was attempted on what, and why it failed.
     pub message: String,
+    /// Whether nothing can be had from its whole registry now, so that asking for another artifact there is of no use.
+    pub silent: bool,
+}
+
+impl Unread {
+    /// What one object or one artifact gave: it says nothing of others at the same place.
+    pub fn new(reason: KnownReason, message: String) -> Self {
+        Self {
+            reason,
+            message,
+            silent: false,
+        }
+    }
+
+    /// The same of a registry from which nothing can be had.
+    pub fn silent(reason: KnownReason, message: String) -> Self {
+        Self {
+            silent: true,
+            ..Self::new(reason, message)
+        }
+    }
 }
 
 /// The bytes of all parts in order. `place` is the component as the policy names it.
@@ -262,10 +283,10 @@ mod tests {
 
     #[test]
     fn names_what_is_missing() {
-        let unread = Unread {
-            reason: KnownReason::ReadForbidden,
-            message: "failed to read ConfigMap transom/closed: forbidden".to_owned(),
-        };
+        let unread = Unread::new(
+            KnownReason::ReadForbidden,
+            "failed to read ConfigMap transom/closed: forbidden".to_owned(),
+        );
         let at = |name: &str| ObjectRef::local("v1", "ConfigMap", Some("transom"), name);
         for (component, reason, part) in [
             (

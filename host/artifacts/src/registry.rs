@@ -72,9 +72,9 @@ impl Registries {
     }
 
     fn client_for(&self, image: &Image) -> Result<Client, Unread> {
-        self.client().map_err(|why| Unread {
-            reason: KnownReason::RegistryUnavailable,
-            message: format!("failed to reach the registry of `oci:{image}`: {why}"),
+        self.client().map_err(|why| {
+            let message = format!("failed to reach the registry of `oci:{image}`: {why}");
+            Unread::new(KnownReason::RegistryUnavailable, message)
         })
     }
 

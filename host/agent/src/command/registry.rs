@@ -86,10 +86,11 @@ pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
     let image = image.with_context(|| format!("`{}` names no artifact", args.image))?;
     let pulled = match args.registry.registries() {
         Ok(registries) => block_on(ask(&registries, &image, args))?,
-        Err(why) => Err(Unread {
-            reason: transom_api::KnownReason::RegistryUnavailable,
-            message: format!("failed to pull `oci:{image}`: {why}"),
-        }),
+        Err(why) => {
+            let message = format!("failed to pull `oci:{image}`: {why}");
+            let reason = transom_api::KnownReason::RegistryUnavailable;
+            Err(Unread::silent(reason, message))
+        }
     };
     let mut stdout = std::io::stdout().lock();
     match &pulled {
@@ -99,8 +100,9 @@ pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
             writeln!(stdout, "{head}")?;
             stdout.write_all(&pulled.bytes)?;
         }
-        Err(Unread { reason, message }) => {
-            let head = json!({"reason": reason.as_str(), "message": message});
+        Err(unread) => {
+            let (reason, message) = (unread.reason.as_str(), &unread.message);
+            let head = json!({"reason": reason, "message": message, "silent": unread.silent});
             writeln!(stdout, "{head}")?;
         }
     }

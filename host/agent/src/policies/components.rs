@@ -262,14 +262,11 @@ impl Components {
                     let contents = object.map(|object| Contents::of(&object, &keys, left));
                     Ok(contents)
                 }
-                Ok(Err(failure)) => Err(Unread {
-                    reason: failure.reason,
-                    message: failure.message,
-                }),
-                Err(_) => Err(Unread {
-                    reason: KnownReason::AgentFailed,
-                    message: format!("a bug in the agent made reading {reference} fail"),
-                }),
+                Ok(Err(failure)) => Err(Unread::new(failure.reason, failure.message)),
+                Err(_) => {
+                    let message = format!("a bug in the agent made reading {reference} fail");
+                    Err(Unread::new(KnownReason::AgentFailed, message))
+                }
             };
             gathered.objects.insert(reference.clone(), read);
         }
@@ -299,19 +296,16 @@ async fn pull(
     })
 }
 
-/// Why an artifact is not asked for: its registry has just not given another one, and may take as long again.
+/// Why an artifact is not asked for: nothing could be had from its registry just now, and it may take as long again.
 fn silent(gathered: &Gathered, image: &Image) -> Option<Unread> {
     let is_silent = |(other, pulled): &(&Image, &Result<Pulled, Unread>)| {
-        let unread = pulled.as_ref().err().map(|unread| unread.reason);
-        other.registry == image.registry && unread == Some(KnownReason::RegistryUnavailable)
+        other.registry == image.registry && pulled.as_ref().is_err_and(|unread| unread.silent)
     };
     let (other, _) = gathered.images.iter().find(is_silent)?;
-    Some(Unread {
-        reason: KnownReason::RegistryUnavailable,
-        message: format!(
-            "failed to pull `oci:{image}`: its registry was not asked, because it did not give `oci:{other}` just now"
-        ),
-    })
+    let message = format!(
+        "failed to pull `oci:{image}`: its registry was not asked, because it did not give `oci:{other}` just now"
+    );
+    Some(Unread::silent(KnownReason::RegistryUnavailable, message))
 }
 
 /// An artifact that has to be pulled.
@@ -366,7 +360,8 @@ mod tests {
         };
         kept.keep(&at, wanted.asker(&at), &artifact, None, None)
             .unwrap();
-        let answer = r#"{"reason": "RegistryUnavailable", "message": "it is gone"}"#;
+        let answer =
+            r#"{"reason": "RegistryUnavailable", "message": "it is gone", "silent": true}"#;
         let words = ["sh", "-c", &format!("echo '{answer}'")].map(Into::into);
         let sources: Sources = "oci:*".parse().unwrap();
         let components = Components::new(&sources).pulling(Images::new(words.to_vec()), kept);

@@ -68,10 +68,8 @@ impl Images {
 
     /// The line of JSON and the bytes that the program prints.
     async fn told(&self, image: &Image, flag: Option<&str>) -> Result<(Value, Vec<u8>), Unread> {
-        let failed = |reason, why: String| Unread {
-            reason,
-            message: format!("failed to pull `oci:{image}`: {why}"),
-        };
+        let message = |why: String| format!("failed to pull `oci:{image}`: {why}");
+        let failed = |reason, why: String| Unread::new(reason, message(why));
         let said = match timeout(LONGEST, self.ask(image, flag)).await {
             Ok(Ok(Some(said))) => said,
             Ok(Ok(None)) => {
@@ -86,7 +84,10 @@ impl Images {
             }
             Err(_) => {
                 let why = format!("it takes longer than {} seconds", LONGEST.as_secs());
-                return Err(failed(KnownReason::RegistryUnavailable, why));
+                return Err(Unread::silent(
+                    KnownReason::RegistryUnavailable,
+                    message(why),
+                ));
             }
         };
         let ended = || {
@@ -105,6 +106,7 @@ impl Images {
             (None, Some(reason), Some(message)) => Err(Unread {
                 reason: known_reason(reason),
                 message: message.to_owned(),
+                silent: head.get("silent") == Some(&Value::Bool(true)),
             }),
             _ => Err(ended()),
         }

@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
-use transom_api::KnownReason;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::Refusal;
@@ -106,7 +105,7 @@ pub(super) struct Loads {
     queue: VecDeque<Job>,
     tasks: JoinSet<Ran>,
     running: BTreeMap<Id, Running>,
-    /// The registries that gave nothing the last time. Jobs that ask them wait for each other, and no other job for them.
+    /// The registries from which nothing could be had the last time. Jobs that ask them wait for each other, and no other job for them.
     silent: BTreeSet<String>,
 }
 
@@ -206,12 +205,10 @@ impl Loads {
         let read = [&job.gathered, &job.earlier];
         for gathered in read.into_iter().flatten() {
             for (image, pulled) in &gathered.images {
-                let unread = pulled.as_ref().err();
-                match unread.map(|unread| unread.reason) {
-                    Some(KnownReason::RegistryUnavailable) => {
-                        self.silent.insert(image.registry.clone());
-                    }
-                    _ => drop(self.silent.remove(&image.registry)),
+                // What it answers about one repository says nothing of the others.
+                match pulled.as_ref().is_err_and(|unread| unread.silent) {
+                    true => drop(self.silent.insert(image.registry.clone())),
+                    false => drop(self.silent.remove(&image.registry)),
                 }
             }
         }

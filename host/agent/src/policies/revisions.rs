@@ -119,12 +119,11 @@ impl Components {
         };
         let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
         let objects = cluster.list_whole(&like, label).await;
-        objects.map(Some).map_err(|failure| Unread {
-            reason: failure.reason,
-            message: format!(
-                "failed to read the revisions in the namespace `{namespace}`: {}",
-                failure.message
-            ),
+        objects.map(Some).map_err(|failure| {
+            let why = failure.message;
+            let message =
+                format!("failed to read the revisions in the namespace `{namespace}`: {why}");
+            Unread::new(failure.reason, message)
         })
     }
 

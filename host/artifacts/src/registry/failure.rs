@@ -1,4 +1,5 @@
-//! Why a registry did not give a component, in one word and without any text of the registry.
+//! Why a registry did not give a component, in one word and without any text of the registry; and whether that says something
+//! of its other repositories.
 
 use crate::gathered::Unread;
 use oci_client::errors::{OciDistributionError, OciErrorCode};
@@ -10,10 +11,8 @@ pub(super) const REGISTRY: &str = "the registry";
 
 /// That an artifact holds no component.
 pub(super) fn broken(image: &Image, why: &str) -> Unread {
-    Unread {
-        reason: KnownReason::ComponentInvalid,
-        message: format!("`oci:{image}` is not a component: {why}"),
-    }
+    let message = format!("`oci:{image}` is not a component: {why}");
+    Unread::new(KnownReason::ComponentInvalid, message)
 }
 
 /// What was attempted on which artifact, and why it failed.
@@ -22,15 +21,41 @@ pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError)
 }
 
 /// What was attempted on which artifact, and why it failed, in one word and for people.
-pub(super) fn unread(attempt: &str, image: &Image, (reason, why): (KnownReason, String)) -> Unread {
+pub(super) fn unread(attempt: &str, image: &Image, failed: Failed) -> Unread {
+    let Failed {
+        reason,
+        why,
+        silent,
+    } = failed;
     Unread {
         reason,
         message: format!("failed to {attempt} `oci:{image}`: {why}"),
+        silent,
     }
 }
 
 /// Why a request failed, in one word and for people.
-pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    pub(super) reason: KnownReason,
+    pub(super) why: String,
+    /// Whether nothing can be had from the whole registry: it cannot be reached, does not answer in time, or says of itself
+    /// that it does not work. What it answers about one repository says nothing of the others.
+    pub(super) silent: bool,
+}
+
+impl Failed {
+    pub(super) fn new(reason: KnownReason, why: String) -> Self {
+        Self {
+            reason,
+            why,
+            silent: false,
+        }
+    }
+}
+
+/// Why a request failed, in one word and for people.
+pub(super) fn why(error: &OciDistributionError) -> Failed {
     use OciDistributionError as E;
     match error {
         E::UnauthorizedError { .. } | E::AuthenticationFailure(_) => forbidden(REGISTRY),
@@ -47,7 +72,7 @@ pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
         }
         E::DigestError(_) => {
             let why = "the registry sent other bytes than the digest says";
-            (KnownReason::DigestMismatch, why.to_owned())
+            Failed::new(KnownReason::DigestMismatch, why.to_owned())
         }
         E::RequestError(error) => unanswered(REGISTRY, error),
         E::RegistryTokenDecodeError(_) => unavailable("its token cannot be read".to_owned()),
@@ -56,22 +81,32 @@ pub(super) fn why(error: &OciDistributionError) -> (KnownReason, String) {
 }
 
 /// Why there is no answer of a registry, or of its token service.
-pub(super) fn unanswered(who: &str, error: &reqwest::Error) -> (KnownReason, String) {
-    unavailable(match error {
-        error if error.is_timeout() => format!("{who} does not answer in time"),
-        error if error.is_redirect() => {
-            format!("{who} redirects without end, or to where TLS is not used")
-        }
+pub(super) fn unanswered(who: &str, error: &reqwest::Error) -> Failed {
+    match error {
+        error if error.is_timeout() => silent(format!("{who} does not answer in time")),
+        error if error.is_redirect() => unavailable(format!(
+            "{who} redirects without end, or to where TLS is not used"
+        )),
         // No more is shown: a cause may hold the address with a token, or the names in a certificate.
-        error if error.is_connect() => format!(
+        error if error.is_connect() => silent(format!(
             "failed to connect to {who}: its name, its port, the network or its certificate"
-        ),
-        _ => format!("the connection to {who} broke"),
-    })
+        )),
+        _ => unavailable(format!("the connection to {who} broke")),
+    }
+}
+
+/// What a registry says of itself, apart from any repository: that it does not work, or takes no more requests of this
+/// client.
+pub(super) fn of_itself(status: u16) -> Option<Failed> {
+    match status {
+        429 => Some(silent(format!("{REGISTRY} takes no more requests for now"))),
+        500.. => Some(silent(format!("{REGISTRY} answered with status {status}"))),
+        _ => None,
+    }
 }
 
 /// Why a registry refused a request, by the codes of its answer.
-fn refused(codes: &[&OciErrorCode]) -> (KnownReason, String) {
+fn refused(codes: &[&OciErrorCode]) -> Failed {
     use OciErrorCode as C;
     let has = |named: &[C]| codes.iter().any(|code| named.contains(code));
     if has(&[C::Unauthorized, C::Denied]) {
@@ -90,17 +125,26 @@ fn refused(codes: &[&OciErrorCode]) -> (KnownReason, String) {
     }
 }
 
-fn not_found() -> (KnownReason, String) {
+fn not_found() -> Failed {
     let why = "the registry does not have it";
-    (KnownReason::ComponentNotFound, why.to_owned())
+    Failed::new(KnownReason::ComponentNotFound, why.to_owned())
 }
 
 /// That a registry or its token service does not take the credential, or demands one.
-pub(super) fn forbidden(who: &str) -> (KnownReason, String) {
+pub(super) fn forbidden(who: &str) -> Failed {
     let why = format!("{who} refuses access; check the credentials of --registry-config");
-    (KnownReason::RegistryForbidden, why)
+    Failed::new(KnownReason::RegistryForbidden, why)
 }
 
-pub(super) fn unavailable(why: String) -> (KnownReason, String) {
-    (KnownReason::RegistryUnavailable, why)
+/// That one repository is not given now.
+pub(super) fn unavailable(why: String) -> Failed {
+    Failed::new(KnownReason::RegistryUnavailable, why)
+}
+
+/// That nothing can be had from the whole registry.
+fn silent(why: String) -> Failed {
+    Failed {
+        silent: true,
+        ..unavailable(why)
+    }
 }

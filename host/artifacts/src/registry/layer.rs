@@ -8,6 +8,7 @@ use futures::TryStreamExt as _;
 use oci_client::Reference;
 use oci_client::client::Client;
 use oci_client::manifest::{OciDescriptor, OciImageManifest};
+use std::io;
 use transom_api::KnownReason;
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
@@ -24,10 +25,8 @@ pub(super) async fn blob(
     reference: &Reference,
     layer: &OciDescriptor,
 ) -> Result<Vec<u8>, Unread> {
-    let unread = |reason, why: String| Unread {
-        reason,
-        message: format!("failed to pull `oci:{image}`: {why}"),
-    };
+    let unread =
+        |reason, why: String| Unread::new(reason, format!("failed to pull `oci:{image}`: {why}"));
     let most = u64::try_from(layer.size).unwrap_or_default();
     let stream = client.pull_blob_stream(reference, layer).await;
     let mut stream = stream
@@ -43,10 +42,12 @@ pub(super) async fn blob(
             Ok(Some(more)) => bytes.extend_from_slice(&more),
             Ok(None) => break,
             Err(_) if bytes.len() as u64 == most => break,
-            Err(_) => {
+            Err(error) => {
                 let got = bytes.len();
                 let why = format!("the registry sent {got} of {most} bytes of the layer");
-                return Err(unread(KnownReason::RegistryUnavailable, why));
+                let unread = unread(KnownReason::RegistryUnavailable, why);
+                let silent = is_timeout(&error);
+                return Err(Unread { silent, ..unread });
             }
         }
     }
@@ -60,6 +61,13 @@ pub(super) async fn blob(
             Err(unread(KnownReason::DigestMismatch, why))
         }
     }
+}
+
+/// Whether a registry sent nothing more for too long.
+fn is_timeout(error: &io::Error) -> bool {
+    let source = error.get_ref();
+    let source = source.and_then(|error| error.downcast_ref::<reqwest::Error>());
+    source.is_some_and(reqwest::Error::is_timeout)
 }
 
 /// The one layer of a manifest, if it can hold a component.
@@ -83,13 +91,11 @@ pub(super) fn layer(image: &Image, manifest: &[u8]) -> Result<OciDescriptor, Unr
         )));
     }
     if !(1..=MAX_BYTES).contains(&u64::try_from(layer.size).unwrap_or_default()) {
-        return Err(Unread {
-            reason: KnownReason::ComponentTooLarge,
-            message: format!(
-                "failed to pull `oci:{image}`: its layer has {} bytes; a component has 1 to {MAX_BYTES}",
-                layer.size
-            ),
-        });
+        let message = format!(
+            "failed to pull `oci:{image}`: its layer has {} bytes; a component has 1 to {MAX_BYTES}",
+            layer.size
+        );
+        return Err(Unread::new(KnownReason::ComponentTooLarge, message));
     }
     if Image::parse(&format!("r.r/r@{}", layer.digest)).is_none() {
         return Err(unfit(

@@ -213,7 +213,7 @@ fn is_absent(error: &OciDistributionError) -> bool {
         E::RegistryError { envelope, .. } => {
             let mut codes = envelope.errors.iter().map(|one| &one.code);
             codes.any(|code| *code == OciErrorCode::Unsupported)
-                || super::failure::why(error).0 == KnownReason::ComponentNotFound
+                || super::failure::why(error).reason == KnownReason::ComponentNotFound
         }
         _ => false,
     }

@@ -2,7 +2,7 @@
 //! the library would go on without a token, and the registry would refuse that.
 
 use super::access::{Access, Place, is_loopback};
-use super::failure::{REGISTRY, forbidden, unanswered, unavailable};
+use super::failure::{Failed, REGISTRY, forbidden, of_itself, unanswered, unavailable};
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 use http_auth::parser::ChallengeParser;
@@ -18,9 +18,6 @@ const REDIRECTS: usize = 10;
 const TOKEN_BYTES: usize = 64 << 10;
 /// What messages call the service.
 const SERVICE: &str = "the token service of the registry";
-
-/// Why there is no token, in one word and for people.
-type Failed = (KnownReason, String);
 
 /// What a registry demands: a token of this service.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +45,9 @@ pub(super) async fn login(
     let scheme = if is_plain { "http" } else { "https" };
     let asked = client.get(format!("{scheme}://{registry}/v2/")).send();
     let answer = asked.await.map_err(|error| unanswered(REGISTRY, &error))?;
+    if let Some(failed) = of_itself(answer.status().as_u16()) {
+        return Err(failed);
+    }
     let Some(challenge) = challenge(answer.headers()) else {
         return Ok(place.login.clone());
     };
@@ -128,7 +128,7 @@ async fn token(
         400 | 401 | 403 => return Err(forbidden(SERVICE)),
         404 => {
             let why = format!("{SERVICE} does not know the repository");
-            return Err((KnownReason::ComponentNotFound, why));
+            return Err(Failed::new(KnownReason::ComponentNotFound, why));
         }
         status => {
             return Err(unavailable(format!(
@@ -300,8 +300,13 @@ pub(super) mod tests {
             "/token",
         ] {
             let server = naming(realm, (200, "", r#"{"token": "t"}"#));
-            let (reason, why) = ask(&server).unwrap_err();
+            let Failed {
+                reason,
+                why,
+                silent,
+            } = ask(&server).unwrap_err();
             assert_eq!(reason, KnownReason::RegistryUnavailable, "{realm}");
+            assert!(!silent, "{realm}: other repositories may be given");
             assert!(
                 why.contains("without TLS") && !why.contains(CANARY),
                 "{realm}: {why}"
@@ -311,7 +316,7 @@ pub(super) mod tests {
         // Nor does it, or the token, follow a redirect there.
         let elsewhere = "location: http://192.0.2.1/token\r\n";
         let server = naming("http://HERE/token", (307, elsewhere, ""));
-        let (_, why) = ask(&server).unwrap_err();
+        let why = ask(&server).unwrap_err().why;
         assert!(why.contains("redirects") && why.contains("TLS"), "{why}");
         // A registry with TLS names no service without it, not even on this machine.
         let may = |url: &str, is_plain| may_ask(&Url::parse(url).unwrap(), is_plain);
@@ -357,10 +362,37 @@ pub(super) mod tests {
             ),
         ] {
             let server = naming(realm, (answer.0, "", answer.1));
-            let (found, why) = ask(&server).unwrap_err();
+            let Failed {
+                reason: found,
+                why,
+                silent,
+            } = ask(&server).unwrap_err();
             assert_eq!(found, reason, "{why}");
+            // Only a service that cannot be reached has nothing for any repository.
+            assert_eq!(silent, text == "failed to connect", "{why}");
             assert!(why.contains(text) && why.contains(SERVICE), "{why}");
             assert!(!why.contains(CANARY), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_registry_that_says_of_itself_that_it_does_not_work_has_nothing_for_any_repository() {
+        for (status, is_silent) in [
+            (500, true),
+            (503, true),
+            (429, true),
+            (200, false),
+            (404, false),
+        ] {
+            let server = Server::start(move |_, _| (status, String::new(), CANARY));
+            let asked = ask(&server);
+            assert_eq!(
+                asked.as_ref().is_err_and(|failed| failed.silent),
+                is_silent,
+                "{status}"
+            );
+            let why = asked.err().map(|failed| failed.why);
+            assert!(why.is_none_or(|why| !why.contains(CANARY)), "{status}");
         }
     }
 }

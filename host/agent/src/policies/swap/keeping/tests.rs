@@ -330,6 +330,42 @@ async fn a_silent_registry_holds_up_no_other_one() {
 }
 
 #[tokio::test]
+async fn what_a_registry_answers_about_one_repository_holds_up_no_other_one() {
+    let (folder, cluster) = place();
+    // One registry does not answer: the first time that is told at once, from then on it takes its time. Another one answers,
+    // and refuses one repository.
+    let asked = folder.path().join("asked").display().to_string();
+    let unavailable = |silent: bool| {
+        let answer = json!({"reason": "RegistryUnavailable", "message": "no", "silent": silent});
+        format!("echo '{answer}'")
+    };
+    let (gone, refused) = (unavailable(true), unavailable(false));
+    let script = format!(
+        "case \"$*\" in *gone*) [ ! -e {asked} ] || exec sleep 600; touch {asked}; {gone};; *) {refused};; esac"
+    );
+    let mut swap = asking(&cluster, &script);
+    let mut both = with_component("a", "oci:gone.example/x:v1").policies;
+    both.extend(with_component("b", "oci:one.example/refused:v1").policies);
+    let mut all = Found::default();
+    all.policies = both;
+    swap.replace(all);
+    for _ in 0..2 {
+        let given = swap.next().await;
+        swap.finish(given);
+    }
+    let mut both = with_component("a", "oci:gone.example/x:v2").policies;
+    both.extend(with_component("b", "oci:one.example/other:v1").policies);
+    let mut all = Found::default();
+    all.policies = both;
+    swap.replace(all);
+    let given = tokio::time::timeout(SOON, swap.next()).await;
+    let Ok(Given::Done(done)) = given else {
+        panic!("a repository waits for a registry that is not its own");
+    };
+    assert_eq!(&*done.policy, "b");
+}
+
+#[tokio::test]
 async fn a_new_leader_that_cannot_read_the_history_does_not_write_over_it() {
     let (_folder, cluster) = place();
     let (mut before, mut after) = (replica(&cluster).await, replica(&cluster).await);
