@@ -122,6 +122,8 @@ fn refuses_invalid_values() -> Result<()> {
         "args={no-flag}",
         "admin.port=80",
         "networkPolicy.egressPorts={0}",
+        "cache.size=1Gi",
+        "cache.volume.emptyDir.medium=Memory,cache.volume.hostPath.path=/x",
         "serviceMonitor.interval=often",
         "prometheusRule.enabled=maybe",
         "dashboards.folder=x",
@@ -485,6 +487,29 @@ fn a_read_only_agent_may_write_only_its_lease() -> Result<()> {
             assert!(writes.eq(wanted), "{reads}{policies}: {read:?}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn the_cache_may_lie_on_a_volume_that_outlives_its_pod() -> Result<()> {
+    let pod = |values: &str| -> Result<Value> {
+        let objects = chart(&["--set", values])?;
+        let mut objects = objects.iter();
+        let deployment = objects.find(|object| object["kind"] == "Deployment");
+        let deployment = deployment.context("no Deployment")?;
+        Ok(deployment["spec"]["template"]["spec"].clone())
+    };
+    let claim = "cache.volume.persistentVolumeClaim.claimName=transom-cache";
+    let mut expected = pod("replicas=2")?;
+    let volume = expected["volumes"].as_array_mut().context("no volumes")?;
+    let is_cache = |volume: &&mut Value| volume["name"] == "cache";
+    let cache = volume.iter_mut().find(is_cache).context("no cache")?;
+    *cache = json!({"name": "cache", "persistentVolumeClaim": {"claimName": "transom-cache"}});
+    assert_eq!(pod(claim)?, expected);
+    let context = &mut expected["securityContext"];
+    context["fsGroup"] = json!(65532);
+    context["fsGroupChangePolicy"] = json!("OnRootMismatch");
+    assert_eq!(pod(&format!("{claim},cache.fsGroup=65532"))?, expected);
     Ok(())
 }
 
