@@ -12,6 +12,7 @@ use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{Ending, Screen};
 use crate::policies::Found;
+use crate::policies::active::Changes;
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
 use serde::Serialize;
@@ -90,23 +91,15 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     begun.await.context("failed to start the policies")?;
     let written = swap.written().context("failed to read the policies")?;
     let components = run.reconcile.components.as_deref();
-    let candidate::Planned {
-        name,
-        policies,
-        replaces,
-    } = candidate::lay(written, &args.candidate, components)?;
+    let planned = candidate::lay(written, &args.candidate, components)?;
+    let name = planned.name.clone();
     run::drive(&controller, screen).await;
-    let is_active = swap.active().loaded_of(&name).is_some();
-    let before = (replaces && is_active).then(|| take_results(&controller, &name));
-    if replaces || controller.queue(&name).is_none() {
-        exchange(&controller, &mut swap, policies).await;
-        run::drive(&controller, screen).await;
-    }
+    let results = results(&controller, &mut swap, planned, screen).await;
     controller.stop();
     let refusals = swap.active().refusals();
     let told = match refusals.iter().any(|(policy, _)| *policy == name) {
         true => None,
-        false => told(&controller, &swap, &name, before, args.limit),
+        false => told(&swap, &name, results, args.limit),
     };
     match &told {
         Some(told) => print(told, args.output, screen)?,
@@ -128,14 +121,43 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     })
 }
 
+/// What the reconciles came to: those of the active revision, where the planned one is another, and those of the planned one.
+async fn results(
+    controller: &Arc<Controller>,
+    swap: &mut Swap,
+    planned: candidate::Planned,
+    screen: &Screen,
+) -> (Option<Results>, Results) {
+    let candidate::Planned {
+        name,
+        policies,
+        replaces,
+    } = planned;
+    let is_active = swap.active().loaded_of(&name).is_some();
+    let before = (replaces && is_active).then(|| take_results(controller, &name));
+    let mut exchanged = false;
+    if replaces || controller.queue(&name).is_none() {
+        let changes = exchange(controller, swap, policies).await;
+        exchanged = changes.iter().any(|(changed, _)| **changed == *name);
+        run::drive(controller, screen).await;
+    }
+    match before {
+        // A manifest that says the same in other words reconciles nothing anew: its plan is that of the policy as it is.
+        Some(before) if !exchanged => (None, before),
+        before => (before, take_results(controller, &name)),
+    }
+}
+
 /// Puts other policies to work, as if the agent had just seen them.
-async fn exchange(controller: &Arc<Controller>, swap: &mut Swap, policies: Found) {
+async fn exchange(controller: &Arc<Controller>, swap: &mut Swap, policies: Found) -> Changes {
     controller.accounts.clear();
     let changes = swap.exchange(policies).await;
     let active = swap.active().clone();
-    Arc::clone(controller).begin_policies(active, changes).await;
+    let begun = changes.clone();
+    Arc::clone(controller).begin_policies(active, begun).await;
     let clusters = controller.connections.all();
     clusters.for_each(|cluster| controller.find_outputs(cluster));
+    changes
 }
 
 /// Takes what the last reconcile of each primary of a policy came to.
@@ -163,15 +185,14 @@ fn take_results(controller: &Controller, policy: &str) -> Results {
 
 /// The plan with everything about it; `None` when the policy is not active.
 fn told(
-    controller: &Controller,
     swap: &Swap,
     policy: &str,
-    before: Option<Results>,
+    (before, results): (Option<Results>, Results),
     limit: usize,
 ) -> Option<Told> {
     let loaded = swap.active().loaded_of(policy)?;
     let revision = &loaded.revision;
-    let Results(writes, reasons) = take_results(controller, policy);
+    let Results(writes, reasons) = results;
     let planned =
         writes
             .iter()

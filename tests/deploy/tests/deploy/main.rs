@@ -3,6 +3,7 @@
 #![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 
 mod applied;
+mod change;
 mod chart;
 mod components;
 mod deployed;

@@ -148,6 +148,17 @@ fn settings_and_a_manifest_are_planned_beside_the_other_policies() -> Result<()>
 }
 
 #[test]
+fn a_manifest_that_says_the_same_is_planned_as_the_policy_is() -> Result<()> {
+    let stage = Stage::new(6, 9)?;
+    let same = program::root().join("policies/built-in-taints/policy.yaml");
+    let same = same.display().to_string();
+    let (found, expected) = (data(&stage, &[&same])?, data(&stage, &[TAINTS])?);
+    ensure!(expected["groups"] != json!([]), "{expected}");
+    ensure!(found == expected, "{found}");
+    Ok(())
+}
+
+#[test]
 fn pending_writes_of_the_active_revision_are_told_apart() -> Result<()> {
     let stage = Stage::new(6, 9)?;
     let second = component(&stage, &program::component("fixture-second")?)?;

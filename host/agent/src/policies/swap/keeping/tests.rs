@@ -346,18 +346,20 @@ async fn what_a_registry_answers_about_one_repository_holds_up_no_other_one() {
     let mut swap = asking(&cluster, &script);
     let mut both = with_component("a", "oci:gone.example/x:v1").policies;
     both.extend(with_component("b", "oci:one.example/refused:v1").policies);
-    let mut all = Found::default();
-    all.policies = both;
-    swap.replace(all);
+    swap.replace(Found {
+        policies: both,
+        ..Found::default()
+    });
     for _ in 0..2 {
         let given = swap.next().await;
         swap.finish(given);
     }
     let mut both = with_component("a", "oci:gone.example/x:v2").policies;
     both.extend(with_component("b", "oci:one.example/other:v1").policies);
-    let mut all = Found::default();
-    all.policies = both;
-    swap.replace(all);
+    swap.replace(Found {
+        policies: both,
+        ..Found::default()
+    });
     let given = tokio::time::timeout(SOON, swap.next()).await;
     let Ok(Given::Done(done)) = given else {
         panic!("a repository waits for a registry that is not its own");
