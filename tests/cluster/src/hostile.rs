@@ -45,6 +45,12 @@ impl Answer {
         Self::of(200, stream::repeat(bytes.into()))
     }
 
+    /// A body without an end, of which this many pieces come at once and then nothing more.
+    pub fn stalled(bytes: impl Into<Bytes>, pieces: usize) -> Self {
+        let begin = stream::repeat(bytes.into()).take(pieces);
+        Self::of(200, begin.chain(stream::pending()))
+    }
+
     /// A body of which one byte comes at a time, with a pause before each.
     pub fn slow(body: impl Into<Bytes>, pause: Duration) -> Self {
         let body = body.into();

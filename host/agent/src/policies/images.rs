@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+use tokio::sync::Semaphore;
 use tokio::time::{interval, timeout};
 use transom_api::KnownReason;
 use transom_artifacts::signature::Evidence;
@@ -19,8 +20,12 @@ use transom_engine::anonymous_bytes;
 
 /// How long a pull may take.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The most bytes of memory that a pull takes besides the program itself.
-const BYTES: u64 = 96 << 20;
+/// The most bytes of memory that a pull takes besides the program itself; the largest component with its signatures takes
+/// some 30 MiB.
+const BYTES: u64 = 40 << 20;
+/// How many processes there are at once, for pulls and for looks at tags: together with the agent and its compilers they fit
+/// into the memory that the chart gives.
+const AT_ONCE: usize = 4;
 /// The interval between two checks of the memory; in between the process can take little more.
 const LOOK: Duration = Duration::from_millis(5);
 /// The most bytes of the first line of an answer, which holds the signatures.
@@ -31,6 +36,7 @@ const HEAD: u64 = 2 << 20;
 pub(crate) struct Images {
     /// The program and its arguments; the artifact follows.
     words: Arc<Vec<OsString>>,
+    turns: Arc<Semaphore>,
 }
 
 impl Images {
@@ -38,6 +44,7 @@ impl Images {
     pub(crate) fn new(words: Vec<OsString>) -> Self {
         Self {
             words: Arc::new(words),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
 
@@ -70,6 +77,8 @@ impl Images {
     async fn told(&self, image: &Image, flag: Option<&str>) -> Result<(Value, Vec<u8>), Unread> {
         let message = |why: String| format!("failed to pull `oci:{image}`: {why}");
         let failed = |reason, why: String| Unread::new(reason, message(why));
+        // Never closed.
+        let _turn = self.turns.acquire().await.ok();
         let said = match timeout(LONGEST, self.ask(image, flag)).await {
             Ok(Ok(Some(said))) => said,
             Ok(Ok(None)) => {

@@ -32,7 +32,8 @@ pub(super) async fn blob(
     let mut stream = stream
         .map_err(|error| failed("pull", image, &error))?
         .stream;
-    let mut bytes = Vec::new();
+    // As the manifest says, which was compared with the limit; growing step by step would take twice as much.
+    let mut bytes = Vec::with_capacity(usize::try_from(most).unwrap_or_default());
     loop {
         match stream.try_next().await {
             Ok(Some(more)) if (bytes.len() + more.len()) as u64 > most => {

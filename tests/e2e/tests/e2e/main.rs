@@ -30,6 +30,7 @@ mod once;
 mod owners;
 mod plan;
 mod policies;
+mod pulls;
 mod registries;
 mod rollout;
 mod selected;
