@@ -3,6 +3,7 @@
 //! cluster are read before, only so far ahead that few of them are in memory.
 
 mod earlier;
+mod following;
 mod job;
 mod run;
 mod turn;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::Refusal;
+use transom_core::digest::Digest;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
@@ -67,10 +69,22 @@ pub(super) struct Restored {
     pub(super) before: Option<Loaded>,
 }
 
+/// The revision before the active one, which may have to work again; it was pulled after all else was handed over.
+pub(super) struct Before {
+    pub(super) policy: Arc<str>,
+    pub(super) number: u64,
+    /// The active revision that it was before.
+    pub(super) active: Option<Digest>,
+    /// `None` when it cannot be had.
+    pub(super) before: Option<Loaded>,
+}
+
 /// What a job gives.
 pub(super) enum Given {
     /// Its result.
     Done(Box<Done>),
+    /// What it pulled while nothing waited for it.
+    Before(Box<Before>),
     /// What it restored; its result comes later.
     Restored(Box<Restored>),
 }
@@ -78,6 +92,9 @@ pub(super) enum Given {
 /// What became of a job that ran.
 enum Ran {
     Done(Box<Done>),
+    /// It is done but for the revision before the active one, for which it is to be queued once more.
+    AllBut(Box<Done>, Box<Job>),
+    Before(Box<Before>),
     /// It has restored what was active, and is to be queued once more.
     Restored(Box<Restored>, Box<Job>),
     /// It is to be queued once more.
@@ -90,6 +107,8 @@ struct Running {
     since: Instant,
     kind: JobKind,
     slow: bool,
+    /// Whether nothing waits for it.
+    follows: bool,
     /// The registries that it asks.
     registries: BTreeSet<String>,
     /// Ends it, where that is possible.
@@ -150,10 +169,20 @@ impl Loads {
         }
     }
 
-    /// How many jobs there are.
+    /// How many jobs there are for which something waits.
     pub(super) fn count(&self) -> usize {
-        let running = self.running.values().filter(|one| !one.ended);
-        self.queue.len() + running.count()
+        let running = self.running.values();
+        let running = running.filter(|one| !one.ended && !one.follows);
+        let queued = self.queue.iter().filter(|job| !job.follows());
+        queued.count() + running.count()
+    }
+
+    /// Whether the revision before the active one of a policy is still to be pulled.
+    pub(super) fn follows(&self, policy: &str) -> bool {
+        let mut queued = self.queue.iter();
+        let mut running = self.running.values();
+        queued.any(|job| job.follows() && *job.name == *policy)
+            || running.any(|one| one.follows && !one.ended && *one.policy == *policy)
     }
 
     /// Whether any job uses builtin guests only.
@@ -189,6 +218,11 @@ impl Loads {
     fn take(&mut self, ran: Ran) -> Option<Given> {
         match ran {
             Ran::Done(done) => Some(Given::Done(done)),
+            Ran::AllBut(done, job) => {
+                self.queue_again(*job);
+                Some(Given::Done(done))
+            }
+            Ran::Before(before) => Some(Given::Before(before)),
             Ran::Restored(restored, job) => {
                 self.queue_again(*job);
                 Some(Given::Restored(restored))
@@ -228,7 +262,7 @@ impl Loads {
             let Some(job) = next.and_then(|at| self.queue.remove(at)) else {
                 return;
             };
-            let (kind, slow) = (job.kind(), job.slow);
+            let (kind, slow, follows) = (job.kind(), job.slow, job.follows());
             let registries = job.registries.clone();
             let policy = Arc::clone(&job.name);
             let task = match kind {
@@ -244,6 +278,7 @@ impl Loads {
                 since: Instant::now(),
                 kind,
                 slow,
+                follows,
                 task: task.clone(),
                 ended: false,
             };

@@ -24,6 +24,9 @@ pub(in crate::policies) enum Restoring {
     Next,
     /// It was restored and handed over.
     Done,
+    /// The newest components were handed over as well. Only the revision before the active one is still to be pulled, which
+    /// nothing waits for.
+    Before,
     /// It could not be restored; whether another try may do it.
     Failed(bool),
 }

@@ -86,6 +86,23 @@ impl Job {
         }
     }
 
+    /// Whether nothing waits for it.
+    pub(super) fn follows(&self) -> bool {
+        self.restoring == Restoring::Before
+    }
+
+    /// The job that pulls the revision before the active one, once all else is handed over.
+    pub(super) fn following(self) -> Self {
+        Self {
+            gathered: None,
+            earlier: None,
+            slow: false,
+            pulls: true,
+            restoring: Restoring::Before,
+            ..self
+        }
+    }
+
     /// Whether it has read components, and holds them.
     pub(super) fn holds(&self) -> bool {
         self.gathered.is_some() || self.earlier.is_some()

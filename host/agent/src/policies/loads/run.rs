@@ -1,7 +1,7 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
 use super::earlier::{before, earlier, is_watched, restored, watched_before};
-use super::{Done, Job, Ran, Restored, Restoring};
+use super::{Done, Job, Ran, Restored, Restoring, following};
 use crate::policies::cases::Passed;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, Loaded, Unloaded};
@@ -20,15 +20,13 @@ use transom_engine::Engine;
 /// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns out to
 /// be needed. What was active comes first: a registry that holds only newer components may be slow or gone.
 pub(super) async fn read(components: Components, mut job: Job) -> Ran {
+    if job.follows() {
+        return following::read(&components, job).await;
+    }
     let waits = job.recalls && (job.pulls || job.pulls_earlier);
     if !waits {
         job.gathered = components.read(&job.wanted, job.pulls).await;
         job.pulls |= job.gathered.is_none();
-    }
-    if job.lacks_before && !job.recalls && job.gathered.is_some() {
-        // What was active works by now, so nothing waits for this but the newest components.
-        let before = job.wanted.of_earlier(unkept_before(&components, &job));
-        job.earlier = components.read(&before, true).await;
     }
     if job.recalls
         && let Err(unread) = recall(&components, &mut job).await
@@ -47,7 +45,7 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
     }
     job.recalls = !read_earlier(components, job).await;
     if job.lacks_before {
-        // What is active is restored first, and then a registry is asked for the revision before it.
+        // What is active is restored first.
         job.gathered = None;
     }
     if !job.recalls && job.gathered.is_none() && job.active().is_some() {
@@ -98,7 +96,7 @@ fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
 }
 
 /// The components of the revision before the active one, if they were not kept and it may still have to work again.
-fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
+pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
     let history = job.history.as_ref().filter(|history| is_watched(history));
     let before = history.and_then(watched_before);
     let unkept = before.map(|record| revisions::unkept(components, &job.wanted, record));
@@ -107,7 +105,7 @@ fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earli
 
 /// Keeps the components of a revision that was restored from where they lay, so that the next start needs them there no
 /// more.
-fn keep_earlier(components: &Components, job: &Job) {
+pub(super) fn keep_earlier(components: &Components, job: &Job) {
     if let Some(earlier) = &job.earlier {
         let wanted = job.wanted.of_earlier(unkept(components, job));
         // The history names them, so that none is refused for want of room.
@@ -156,12 +154,6 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
     };
     job.restoring = Restoring::Done;
     job.first = false;
-    if job.lacks_before {
-        job.pulls = true;
-        let mut all = job.wanted.components.clone();
-        all.extend(unkept_before(components, &job).into_keys());
-        job.asks(&all);
-    }
     let restored = Restored {
         policy: Arc::clone(&job.name),
         number: job.number,
@@ -173,10 +165,16 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
 }
 
 /// Runs a job; it is to be queued again when it takes longer than the engine waits.
-pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran {
-    if job.restoring == Restoring::Next {
-        return restore_first(engine, components, job);
+pub(super) fn run(engine: &Engine, components: &Components, job: Job) -> Ran {
+    match job.restoring {
+        Restoring::Next => restore_first(engine, components, job),
+        Restoring::Before => following::restore(engine, components, job),
+        _ => load(engine, components, job),
     }
+}
+
+/// Loads the newest manifest, and restores what was active where that is another.
+fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
     let fingerprints = job.wanted.all().map(fingerprint).collect();
     let mut gathered = job.gathered.take().unwrap_or_default();
@@ -211,24 +209,24 @@ pub(super) fn run(engine: &Engine, components: &Components, mut job: Job) -> Ran
     let incomplete = gathered.is_incomplete()
         || gathered.has_tags()
         || refusal.is_some_and(|refusal| may_pass(&job, refusal));
-    Ran::Done(Box::new(Done {
-        policy: job.name,
+    let done = Box::new(Done {
+        policy: Arc::clone(&job.name),
         number: job.number,
         result,
         refused,
         // It was handed over before, and may have been written since.
-        history: (job.history).filter(|_| job.restoring != Restoring::Done),
+        history: (job.history.clone()).filter(|_| job.restoring != Restoring::Done),
         unrestored: unread && restored.is_none(),
         restored,
         before,
         fingerprints,
         versions: components::versions(&gathered),
         incomplete,
-    }))
+    });
+    following::after(components, job, done)
 }
 
-/// Restores what was active and the revision before it, where the newest one is another and that was not done before; or
-/// only the revision before it, where that had to be pulled.
+/// Restores what was active and the revision before it, where the newest one is another and that was not done before.
 fn restored_with(
     engine: &Engine,
     components: &Components,
@@ -236,16 +234,8 @@ fn restored_with(
     gathered: &Gathered,
     newest: Option<&Loaded>,
 ) -> Result<(Option<Loaded>, Option<Loaded>), Unloaded> {
-    match (job.restoring, &job.earlier) {
-        (Restoring::WithNewest, _) => {}
-        (Restoring::Done, Some(read)) => {
-            let before = before(engine, components, job, read)?;
-            if before.is_some() {
-                keep_earlier(components, job);
-            }
-            return Ok((None, before));
-        }
-        _ => return Ok((None, None)),
+    if job.restoring != Restoring::WithNewest {
+        return Ok((None, None));
     }
     // What lies in a cluster is read again: it may be long until its turn.
     let read = job.earlier.as_ref().unwrap_or(gathered);
@@ -370,7 +360,7 @@ mod tests {
     fn done(ran: Ran) -> Done {
         match ran {
             Ran::Done(done) => *done,
-            Ran::Again(_) | Ran::Restored(..) => panic!("it waits"),
+            _ => panic!("it waits"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Newest, Swap};
 use crate::policies::active::Changes;
-use crate::policies::loads::{Done, Given, Restored};
+use crate::policies::loads::{Before, Done, Given, Restored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;
@@ -20,6 +20,11 @@ impl Swap {
             Given::Done(done) => (Arc::clone(&done.policy), self.take_result(*done)),
             Given::Restored(restored) => {
                 (Arc::clone(&restored.policy), self.take_restored(*restored))
+            }
+            Given::Before(before) => {
+                let name = Arc::clone(&before.policy);
+                self.take_before(*before);
+                (name, Changes::new())
             }
         };
         let kept = self.loads.components().kept();
@@ -64,6 +69,22 @@ impl Swap {
         }
         changes.extend(self.refuse_overlaps());
         changes
+    }
+
+    /// Takes the revision before the active one, if that is still the one after it, and nothing else may work again.
+    fn take_before(&mut self, given: Before) {
+        let name = given.policy;
+        let newest = self.newest.get(&name);
+        let is_newest = newest.is_some_and(|newest| newest.number == given.number);
+        let active = self.good.get(&name).map(|good| good.revision.id());
+        let is_watched = self.probations.contains_key(&name);
+        if let Some(before) = given.before
+            && is_newest
+            && active == given.active
+            && !is_watched
+        {
+            self.watch_on(&name, Arc::new(before));
+        }
     }
 
     /// Takes a result, if it is that of the newest manifest.

@@ -124,7 +124,10 @@ impl Swap {
         let now = Instant::now();
         let is_due = |_: &Arc<str>, newest: &Newest| newest.retry.is_some_and(|at| at <= now);
         for name in self.names(is_due) {
-            self.load(&name);
+            // Another load would end the pull of the revision before.
+            if !self.loads.follows(&name) {
+                self.load(&name);
+            }
         }
     }
 

@@ -253,7 +253,8 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
 }
 
 #[tokio::test]
-async fn what_was_active_waits_for_no_registry_of_the_revision_before() {
+#[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+async fn neither_what_was_active_nor_the_newest_waits_for_the_registry_of_the_revision_before() {
     let (folder, cluster) = place();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let builtin = Location::Builtin("kubeconfig".to_owned());
@@ -294,8 +295,17 @@ async fn what_was_active_waits_for_no_registry_of_the_revision_before() {
         };
         after.finish(given);
         assert_eq!(works(&after), Some(active));
+        // Nor do the newest components.
+        let given = tokio::time::timeout(SOON, after.next()).await;
+        let Ok(given @ Given::Done(_)) = given else {
+            panic!("the newest components wait for the registry of the revision before");
+        };
+        after.finish(given);
+        assert_eq!((works(&after), after.loads.count()), (Some(active), 0));
         if before == one {
-            settle(&mut after).await;
+            let given = after.next().await;
+            assert!(matches!(given, Given::Before(_)));
+            after.finish(given);
             assert_eq!(works(&after), Some(active));
             assert!(after.probations.contains_key(&policy()));
         }
