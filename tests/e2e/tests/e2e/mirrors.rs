@@ -2,6 +2,7 @@
 //! does not give rightly, and no mirror gets a credential of the registry.
 
 use crate::registries::{Reach, digest, use_component};
+use crate::signatures::component;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
@@ -10,19 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
 use transom_test_cluster::{Access, Answer, Form, Hostile, Keys, Registry};
 
 const REPOSITORY: &str = "team/kubeconfig";
-
-/// A component that behaves as the bundled one does: each letter is one of its own.
-fn component(letter: u8) -> Result<Vec<u8>> {
-    let mut bytes = program::component("kubeconfig")?;
-    bytes.extend([0, 2, 1, letter]);
-    Ok(bytes)
-}
 
 /// A registry with TLS and a login, a fleet, and how the agent reaches both the registry and its mirrors.
 struct Scene {

@@ -23,7 +23,7 @@ const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const REPOSITORY: &str = "team/kubeconfig";
 
 /// The bundled component with a custom section at its end: other bytes, same behaviour.
-fn component(letter: u8) -> Result<Vec<u8>> {
+pub(crate) fn component(letter: u8) -> Result<Vec<u8>> {
     let mut bytes = program::component("kubeconfig")?;
     bytes.extend([0, 2, 1, letter]);
     Ok(bytes)
