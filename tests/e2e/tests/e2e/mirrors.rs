@@ -257,6 +257,9 @@ fn no_mirror_gets_a_credential_of_the_registry() -> Result<()> {
     }
     let is_own = |given: &str| given.is_empty() || given == "Bearer of-the-mirror";
     ensure!(seen.iter().all(|(_, given)| is_own(given)), "{paths:?}");
+    // As the registry itself tells of the login that it takes.
+    let own = scene.registry.process().log()?;
+    ensure!(own.contains("authorized request"), "{own}");
     let log = third.process().log()?;
     ensure!(
         log.contains("/v2/") && !log.contains("authorized request"),
