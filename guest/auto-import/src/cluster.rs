@@ -1,13 +1,13 @@
 //! The content of a ManagedCluster: what a hosted cluster is imported with, and what others may change afterwards.
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use transom_guest::Read;
 use transom_guest::kinds::{
     HOSTED_CLUSTER, MANAGED_CLUSTER, ManagedCluster, ManagedClusterSpec, Metadata,
 };
 use transom_guest::naming::{ANNOTATION_PATH, IMPORTED, IMPORTED_PATH};
+use transom_guest::objects::Desired;
+use transom_guest::{ObjectRef, Read, make};
 
 /// What is read of both kinds, that of the primary first.
 pub(crate) const READS: [Read; 2] = [
@@ -20,6 +20,9 @@ pub(crate) const READS: [Read; 2] = [
 ];
 /// The label of an object that a policy made.
 const MADE: &str = "transom.dev/policy";
+/// The annotation that says that the agents of a cluster run on another one, and the one that names it.
+const DEPLOY_MODE: &str = "import.open-cluster-management.io/klusterlet-deploy-mode";
+const HOSTING_CLUSTER: &str = "import.open-cluster-management.io/hosting-cluster-name";
 /// The hub finds out by itself.
 const AUTO_DETECT: &str = "auto-detect";
 /// Labels with these domains, or domains below them, belong to systems: they decide about rights, sets and nodes, and
@@ -50,25 +53,27 @@ pub(crate) fn is_made(cluster: &ManagedCluster) -> bool {
     cluster.metadata.labels.contains_key(MADE)
 }
 
-/// The content of the ManagedCluster. Of one that is there already, what people and the hub change stays: acceptance,
+/// The ManagedCluster. Of one that is there already, what people and the hub change stays: acceptance,
 /// lease, and the labels that are found out later.
-pub(crate) fn content(
-    name: &str,
+pub(crate) fn wanted(
+    cluster: &ObjectRef,
     hosting_cluster: &str,
     hosted: &Hosted,
     there: Option<&ManagedCluster>,
-) -> Value {
-    json!({
-        "metadata": {
-            "labels": labels(name, hosted, there),
-            "annotations": {
-                "import.open-cluster-management.io/klusterlet-deploy-mode": "Hosted",
-                "import.open-cluster-management.io/hosting-cluster-name": hosting_cluster,
-                "open-cluster-management/created-via": "hypershift",
-            },
-        },
-        "spec": spec(there.map(|there| &there.spec)),
-    })
+) -> Desired {
+    let new = ManagedClusterSpec {
+        hub_accepts_client: Some(true),
+        lease_duration_seconds: Some(60),
+    };
+    let spec = there.map_or(&new, |there| &there.spec);
+    make::ManagedCluster::of(cluster)
+        .labels(labels(&cluster.name, hosted, there))
+        .annotation(DEPLOY_MODE, "Hosted")
+        .annotation(HOSTING_CLUSTER, hosting_cluster)
+        .annotation("open-cluster-management/created-via", "hypershift")
+        .accepts(spec.hub_accepts_client)
+        .lease_seconds(spec.lease_duration_seconds)
+        .whole()
 }
 
 /// The labels of the HostedCluster that are not those of systems, and the three that every managed cluster has.
@@ -89,25 +94,6 @@ fn labels(name: &str, hosted: &Hosted, there: Option<&ManagedCluster>) -> BTreeM
     }
     labels.insert("name".to_owned(), name.to_owned());
     labels
-}
-
-fn spec(there: Option<&ManagedClusterSpec>) -> Map<String, Value> {
-    let new = ManagedClusterSpec {
-        hub_accepts_client: Some(true),
-        lease_duration_seconds: Some(60),
-    };
-    let ManagedClusterSpec {
-        hub_accepts_client: accepts,
-        lease_duration_seconds: lease,
-    } = there.unwrap_or(&new);
-    let fields = [
-        ("hubAcceptsClient", accepts.map(Value::from)),
-        ("leaseDurationSeconds", lease.map(Value::from)),
-    ];
-    let there = fields.into_iter();
-    there
-        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-        .collect()
 }
 
 fn is_of_system(key: &str) -> bool {

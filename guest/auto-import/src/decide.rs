@@ -4,11 +4,11 @@ use crate::AutoImport;
 use crate::cluster::{self, Hosted};
 use crate::reasons;
 use crate::settings::{Addons, Settings};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE as NAMESPACES};
 use transom_guest::naming::{IMPORTED, hosting_cluster};
 use transom_guest::objects::{Answer, Desired, Input, Need, Objects, Requirement, Value, found};
-use transom_guest::{Context, Failure, ObjectRef, Primary, Problem};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, object};
 
 /// Role of the ManagedCluster.
 pub(crate) const CLUSTER: &str = "cluster";
@@ -92,27 +92,17 @@ impl Objects for AutoImport {
         }
         let hosting_cluster =
             hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
-        let content = cluster::content(
-            &import.name,
-            hosting_cluster,
-            &import.hosted,
-            there.as_ref(),
-        );
-        let note = json!({"metadata": {"annotations": {(IMPORTED): import.name}}});
-        let mut answer = Answer {
-            apply: vec![
-                Desired::whole(&import.cluster, &content),
-                Desired::fields(&primary.reference, &note),
-            ],
-            ..Answer::default()
-        };
+        let Import {
+            cluster, hosted, ..
+        } = &import;
+        let cluster = cluster::wanted(cluster, hosting_cluster, hosted, there.as_ref());
+        let note =
+            object!(&primary.reference, {"metadata": {"annotations": {(IMPORTED): import.name}}});
+        let mut answer = Answer::from_iter([cluster, note.fields()]);
         match (&context.settings.addons, found(&inputs, NAMESPACE)) {
             (None, _) => {}
             (Some(addons), Value::Present) => {
-                let content = addon_config(&import.name, addons);
-                answer
-                    .apply
-                    .push(Desired::whole(&import.addon_config, &content));
+                answer.apply.push(addon_config(&import, addons));
             }
             (Some(_), _) => {
                 let message = format!("the hub has not made the namespace `{}` yet", import.name);
@@ -124,9 +114,10 @@ impl Objects for AutoImport {
     }
 }
 
-fn addon_config(name: &str, addons: &Addons) -> Json {
+fn addon_config(import: &Import, addons: &Addons) -> Desired {
+    let name = &import.name;
     let enabled = |enabled: bool| json!({"enabled": enabled});
-    json!({"spec": {
+    let config = object!(&import.addon_config, {"spec": {
         "clusterName": name,
         "clusterNamespace": name,
         "clusterLabels": {"cloud": "auto-detect", "vendor": "auto-detect"},
@@ -134,5 +125,6 @@ fn addon_config(name: &str, addons: &Addons) -> Json {
         "certPolicyController": enabled(addons.cert_policy_controller),
         "policyController": enabled(addons.policy_controller),
         "searchCollector": enabled(addons.search_collector),
-    }})
+    }});
+    config.whole()
 }

@@ -3,13 +3,12 @@
 use crate::Availability;
 use crate::reasons::{CLOCK_OUT_OF_SYNC, CLOCK_SYNCED, STOPPED};
 use crate::settings::Settings;
-use serde_json::json;
 use transom_guest::kinds::{self, ManagedCluster, NAMESPACE as NAMESPACES};
 use transom_guest::objects::{
     Absence, Answer, Condition, Desired, Input, Need, Objects, Requirement, Value, Wake, found,
 };
 use transom_guest::time::{format_rfc3339, parse_rfc3339};
-use transom_guest::{Context, Failure, ObjectRef, Primary, Waiting};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Waiting, object};
 
 /// Role of the last heartbeat.
 pub(crate) const BEAT: &str = "beat";
@@ -167,26 +166,23 @@ fn stopped() -> Waiting {
     STOPPED.problem(UNKNOWN.message).waiting(Vec::new())
 }
 
-const UNKNOWN: Condition<'_> = Condition {
-    kind: AVAILABLE,
-    status: "Unknown",
-    reason: STOPPED.name,
-    message: "Registration agent stopped updating its lease.",
-};
+const UNKNOWN: Condition<'_> = Condition::unknown(
+    AVAILABLE,
+    &STOPPED,
+    "Registration agent stopped updating its lease.",
+);
 
-const SYNCED: Condition<'_> = Condition {
-    kind: CLOCK,
-    status: "True",
-    reason: CLOCK_SYNCED.name,
-    message: "The clock of the managed cluster is synced with the hub.",
-};
+const SYNCED: Condition<'_> = Condition::true_(
+    CLOCK,
+    &CLOCK_SYNCED,
+    "The clock of the managed cluster is synced with the hub.",
+);
 
-const AHEAD: Condition<'_> = Condition {
-    kind: CLOCK,
-    status: "False",
-    reason: CLOCK_OUT_OF_SYNC.name,
-    message: "The clock of the managed cluster is ahead of that of the hub.",
-};
+const AHEAD: Condition<'_> = Condition::false_(
+    CLOCK,
+    &CLOCK_OUT_OF_SYNC,
+    "The clock of the managed cluster is ahead of that of the hub.",
+);
 
 const BEHIND: Condition<'_> = Condition {
     message: "The clock of the managed cluster is behind that of the hub.",
@@ -204,9 +200,9 @@ fn settles(context: &Context<Settings>, cluster: &ManagedCluster) -> Option<i64>
 /// A new lease: the time begins to run.
 fn made(context: &Context<Settings>, primary: &Primary) -> Desired {
     let now = format_rfc3339(context.now_seconds).replace('Z', ".000000Z");
-    let content = json!({
+    let lease = object!(&lease(primary), {
         "metadata": {"labels": {"open-cluster-management.io/cluster-name": primary.reference.name}},
         "spec": {"holderIdentity": LEASE_NAME, "renewTime": now},
     });
-    Desired::whole(&lease(primary), &content)
+    lease.whole()
 }

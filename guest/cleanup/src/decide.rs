@@ -183,28 +183,17 @@ impl Objects for Cleanup {
         let remaining = Remaining::of(&context.settings, primary, &inputs)?;
         let Some(remaining) = remaining else {
             let message = "No cleaned resource in cluster ns.";
-            return Ok(Answer {
-                apply: vec![deleting(primary, "True", NOTHING.name, message)],
-                ..Answer::default()
-            });
+            let deleting = Condition::true_(DELETING, &NOTHING, message);
+            return Ok(Desired::conditions(primary, &[deleting]).into());
         };
         let message = remaining.message();
+        let deleting = Condition::false_(DELETING, &REMAINING, &message);
         Ok(Answer {
-            apply: vec![deleting(primary, "False", REMAINING.name, &message)],
+            apply: vec![Desired::conditions(primary, &[deleting])],
             remove: remaining.next(),
             keep_finalizer: true,
             wait: Some(remaining.wait(&REMAINING)),
             ..Answer::default()
         })
     }
-}
-
-fn deleting(primary: &Primary, status: &str, reason: &str, message: &str) -> Desired {
-    let condition = Condition {
-        kind: DELETING,
-        status,
-        reason,
-        message,
-    };
-    Desired::conditions(primary, &[condition])
 }

@@ -84,10 +84,7 @@ impl Objects for ClientCertificates {
             }
             _ => {}
         }
-        Ok(Requirement {
-            needs,
-            ..Requirement::default()
-        })
+        Ok(needs.into_iter().collect())
     }
 
     /// Approves the request, or waits for a person.
@@ -142,16 +139,8 @@ fn may_renew() -> Review {
 }
 
 fn approved(primary: &Primary, message: &str) -> Answer {
-    let condition = Condition {
-        kind: "Approved",
-        status: "True",
-        reason: APPROVED.name,
-        message,
-    };
-    Answer {
-        apply: vec![Desired::conditions(primary, &[condition])],
-        ..Answer::default()
-    }
+    let condition = Condition::true_("Approved", &APPROVED, message);
+    Desired::conditions(primary, &[condition]).into()
 }
 
 fn left(reason: Reason, why: &str, objects: Vec<ObjectRef>) -> Answer {

@@ -2,11 +2,10 @@
 
 use crate::ClusterAcceptance;
 use crate::settings::{Rule, Settings};
-use serde_json::json;
 use transom_guest::kinds::{ManagedCluster, Metadata};
-use transom_guest::objects::{Answer, Desired, Input, Objects};
+use transom_guest::objects::{Answer, Input, Objects};
 use transom_guest::time::format_rfc3339;
-use transom_guest::{Context, Failure, Primary};
+use transom_guest::{Context, Failure, Primary, make};
 
 /// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
 /// value, does not accept the cluster again.
@@ -30,17 +29,13 @@ impl Objects for ClusterAcceptance {
         let accepted = !primary.deleting
             && !known
             && rules.any(|rule| fits(rule, &primary.reference.name, metadata));
-        let apply = accepted.then(|| {
-            let content = json!({
-                "metadata": {"annotations": {(ACCEPTED_ON): format_rfc3339(context.now_seconds)}},
-                "spec": {"hubAcceptsClient": true},
-            });
-            Desired::fields(&primary.reference, &content)
+        let accepted = accepted.then(|| {
+            make::ManagedCluster::of(&primary.reference)
+                .annotation(ACCEPTED_ON, format_rfc3339(context.now_seconds))
+                .accepts(true)
+                .fields()
         });
-        Ok(Answer {
-            apply: apply.into_iter().collect(),
-            ..Answer::default()
-        })
+        Ok(accepted.into_iter().collect())
     }
 }
 

@@ -3,11 +3,11 @@
 use crate::ClusterAccess;
 use crate::grant::MANIFEST_WORK;
 use crate::known::{Known, There};
-use crate::objects::{Objects, RBAC};
+use crate::objects::Objects;
 use crate::reasons::{ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
 use crate::settings::Settings;
-use serde_json::json;
 use transom_guest::kinds::ManagedCluster;
+use transom_guest::make::{Namespace, RBAC};
 use transom_guest::objects::{
     Answer, Condition, Desired, FailedWrite, Input, Need, Objects as World, Requirement, Value,
     found,
@@ -86,7 +86,7 @@ impl World for ClusterAccess {
         };
         let may_renew = context.settings.denied_may_renew;
         let made = objects.made(decided, known.works, may_renew).into_iter();
-        targets.extend(made.map(|(object, _)| object));
+        targets.extend(made.map(|desired| desired.object));
         targets.extend(objects.left_out(decided, known.works));
         Ok(Requirement { targets, needs })
     }
@@ -108,17 +108,14 @@ impl World for ClusterAccess {
         let binding = objects.binding("work");
         if known.leaves_with_namespace() {
             // Nothing is made in a namespace that ends, and an attempt must not hold up what it waits for.
-            made.retain(|(object, _)| object.namespace.is_none() || *object == binding);
+            made.retain(|Desired { object, .. }| object.namespace.is_none() || *object == binding);
         }
         if decided == Decided::Accepted && known.may_go(decided) {
-            made.retain(|(object, _)| *object != binding);
+            made.retain(|desired| desired.object != binding);
             remove.push(binding);
         }
         let (first, last) = namespace(&context.settings, decided, &objects, &known);
-        let desired = made
-            .iter()
-            .map(|(object, content)| Desired::whole(object, content));
-        let mut apply: Vec<_> = first.into_iter().chain(desired).collect();
+        let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let whole = decided != Decided::Accepted || !known.binding_leaves();
         match (incomplete(&cluster, &inputs), said(decided)) {
             // Before the write that may fail again. Said once: after that the cluster is accepted as soon as all is written.
@@ -157,17 +154,15 @@ fn namespace(
     objects: &Objects<'_>,
     known: &Known,
 ) -> (Option<Desired>, Option<Desired>) {
-    let (namespace, mut content) = (objects.namespace(), objects.labelled(json!({})));
-    for (key, value) in &settings.namespace_labels {
-        content["metadata"]["labels"][key.as_str()] = json!(value);
-    }
+    let namespace = objects.labelled(Namespace::of(&objects.namespace()));
+    let namespace = namespace.labels(&settings.namespace_labels);
     let says_all =
         |there: &There| there.names(objects.name()) && settings.namespace_labels.is_empty();
     match &known.namespace {
         _ if decided != Decided::Accepted => (None, None),
-        None => (Some(Desired::whole(&namespace, &content)), None),
+        None => (Some(namespace.whole()), None),
         Some(there) if there.leaves() || says_all(there) => (None, None),
-        Some(_) => (None, Some(Desired::fields(&namespace, &content))),
+        Some(_) => (None, Some(namespace.fields())),
     }
 }
 
@@ -220,11 +215,6 @@ fn incomplete(cluster: &ManagedCluster, inputs: &[Input]) -> Option<String> {
 }
 
 fn decision(primary: &Primary, status: &str, reason: &Reason, message: &str) -> Desired {
-    let condition = Condition {
-        kind: HUB_ACCEPTED,
-        status,
-        reason: reason.name,
-        message,
-    };
+    let condition = Condition::new(HUB_ACCEPTED, status, reason, message);
     Desired::conditions(primary, &[condition])
 }

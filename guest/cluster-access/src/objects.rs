@@ -2,14 +2,13 @@
 
 use crate::decide::Decided;
 use crate::rules;
-use serde_json::{Value as Json, json};
 use transom_guest::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, NAMESPACE, ROLE_BINDING};
+use transom_guest::make::{ClusterRole, ClusterRoleBinding, Object, RoleBinding, kind::Binds};
+use transom_guest::objects::Desired;
 use transom_guest::{ObjectRef, Primary};
 
 /// What the names of all roles and bindings begin with.
 const PREFIX: &str = "open-cluster-management:managedcluster:";
-/// The group of roles and bindings.
-pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 /// The label that names the cluster of an object.
 pub(crate) const LABEL: &str = "open-cluster-management.io/cluster-name";
 
@@ -42,12 +41,7 @@ impl Objects<'_> {
 
     /// Those that are made beside the namespace, in order, each with what it says. Of a cluster that is being deleted only the
     /// work agent keeps its rights, until it has cleaned up.
-    pub(crate) fn made(
-        &self,
-        decided: Decided,
-        works: bool,
-        may_renew: bool,
-    ) -> Vec<(ObjectRef, Json)> {
+    pub(crate) fn made(&self, decided: Decided, works: bool, may_renew: bool) -> Vec<Desired> {
         let name = self.name();
         let (accepted, rules) = match decided {
             Decided::Nothing => return Vec::new(),
@@ -55,26 +49,22 @@ impl Objects<'_> {
             Decided::Accepted => (true, Some(rules::of_accepted(name))),
             Decided::Denied => (false, Some(rules::of_denied(name, may_renew))),
         };
+        let role = |name: &str| ClusterRole::of(&self.rbac(CLUSTER_ROLE, name));
         let mut all = Vec::new();
         if accepted {
-            let shared = self.rbac(CLUSTER_ROLE, "registration");
-            all.push((shared, json!({"rules": rules::of_registration()})));
+            all.push(role("registration").rules(rules::of_registration()).whole());
         }
         if accepted || works {
-            let shared = self.rbac(CLUSTER_ROLE, "work");
-            all.push((shared, json!({"rules": rules::of_work()})));
+            all.push(role("work").rules(rules::of_work()).whole());
         }
         if let Some(rules) = rules {
-            let own = self.rbac(CLUSTER_ROLE, name);
-            all.push((own, self.labelled(json!({"rules": rules}))));
-            all.push((self.rbac(CLUSTER_ROLE_BINDING, name), self.bound(name)));
+            all.push(self.labelled(role(name).rules(rules)).whole());
+            let binding = ClusterRoleBinding::of(&self.rbac(CLUSTER_ROLE_BINDING, name));
+            all.push(self.bound(binding, name));
         }
-        if accepted {
-            all.push((self.binding("registration"), self.bound("registration")));
-        }
-        if accepted || works {
-            all.push((self.binding("work"), self.bound("work")));
-        }
+        let here = |what: &str| self.bound(RoleBinding::of(&self.binding(what)), what);
+        all.extend(accepted.then(|| here("registration")));
+        all.extend((accepted || works).then(|| here("work")));
         all
     }
 
@@ -93,22 +83,18 @@ impl Objects<'_> {
         all
     }
 
-    /// A content with the name of the cluster as a label.
-    pub(crate) fn labelled(&self, mut content: Json) -> Json {
-        content["metadata"] = json!({"labels": {LABEL: self.name()}});
-        content
+    /// An object with the name of the cluster as a label.
+    pub(crate) fn labelled<K>(&self, object: Object<K>) -> Object<K> {
+        object.label(LABEL, self.name())
     }
 
-    /// What a binding of a role says: the agents of the cluster get it.
-    fn bound(&self, role: &str) -> Json {
-        let group = |prefix: &str| {
-            let name = [prefix, self.name()].concat();
-            json!({"apiGroup": RBAC, "kind": "Group", "name": name})
-        };
-        let role = [PREFIX, role].concat();
-        self.labelled(json!({
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-            "subjects": [group("system:open-cluster-management:"), group("open-cluster-management:")],
-        }))
+    /// A binding of a role: the agents of the cluster get it.
+    fn bound<K: Binds>(&self, binding: Object<K>, role: &str) -> Desired {
+        let group = |prefix: &str| [prefix, self.name()].concat();
+        let binding = binding.to_cluster_role(&[PREFIX, role].concat());
+        self.labelled(binding)
+            .group(&group("system:open-cluster-management:"))
+            .group(&group("open-cluster-management:"))
+            .whole()
     }
 }

@@ -1,24 +1,20 @@
 //! The rules of the roles, as Open Cluster Management has them: also in its order, so that its roles can be taken over.
 
-use serde_json::{Value, json};
+use transom_guest::make::Rule;
 
 const CLUSTERS: &str = "cluster.open-cluster-management.io";
 
 /// One rule of a role.
-fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
-    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Rule {
+    Rule::new(&[group], resources, verbs)
 }
 
 /// The same for one ManagedCluster.
-fn of_cluster(cluster: &str, resource: &str, verbs: &[&str]) -> Value {
-    let mut rule = rule(CLUSTERS, &[resource], verbs);
-    if let Some(rule) = rule.as_object_mut() {
-        rule.insert("resourceNames".to_owned(), json!([cluster]));
-    }
-    rule
+fn of_cluster(cluster: &str, resource: &str, verbs: &[&str]) -> Rule {
+    rule(CLUSTERS, &[resource], verbs).named(&[cluster])
 }
 
-fn renews() -> Value {
+fn renews() -> Rule {
     let resource = "managedclusters/clientcertificates";
     rule(
         "register.open-cluster-management.io",
@@ -28,7 +24,7 @@ fn renews() -> Value {
 }
 
 /// What the agents of an accepted cluster may do on the whole hub.
-pub(crate) fn of_accepted(cluster: &str) -> Vec<Value> {
+pub(crate) fn of_accepted(cluster: &str) -> Vec<Rule> {
     vec![
         rule(
             "certificates.k8s.io",
@@ -46,13 +42,13 @@ pub(crate) fn of_accepted(cluster: &str) -> Vec<Value> {
 }
 
 /// The same for one that was denied.
-pub(crate) fn of_denied(cluster: &str, may_renew: bool) -> Vec<Value> {
+pub(crate) fn of_denied(cluster: &str, may_renew: bool) -> Vec<Rule> {
     let reads = of_cluster(cluster, "managedclusters", &["get", "list", "watch"]);
     may_renew.then(renews).into_iter().chain([reads]).collect()
 }
 
 /// What registration agents may do in the namespace of their cluster.
-pub(crate) fn of_registration() -> Vec<Value> {
+pub(crate) fn of_registration() -> Vec<Rule> {
     const ADDONS: &str = "addon.open-cluster-management.io";
     vec![
         rule(
@@ -71,10 +67,14 @@ pub(crate) fn of_registration() -> Vec<Value> {
 }
 
 /// What work agents may do there.
-pub(crate) fn of_work() -> Vec<Value> {
+pub(crate) fn of_work() -> Vec<Rule> {
     const WORKS: &str = "work.open-cluster-management.io";
     vec![
-        json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch", "update"]}),
+        Rule::new(
+            &["", "events.k8s.io"],
+            &["events"],
+            &["create", "patch", "update"],
+        ),
         rule(
             WORKS,
             &["manifestworks"],

@@ -2,11 +2,10 @@
 
 use crate::ClusterSets;
 use crate::settings::{Rule, Settings};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use transom_guest::kinds::{ManagedCluster, SET_LABEL};
-use transom_guest::objects::{Answer, Desired, Input, Objects};
-use transom_guest::{Context, Failure, Primary};
+use transom_guest::objects::{Answer, Input, Objects};
+use transom_guest::{Context, Failure, Primary, object};
 
 impl Objects for ClusterSets {
     fn reconcile(
@@ -15,22 +14,20 @@ impl Objects for ClusterSets {
         _: Vec<Input>,
     ) -> Result<Answer, Failure> {
         let cluster: ManagedCluster = primary.read()?;
-        let content = label(&context.settings, cluster).filter(|_| !primary.deleting);
-        let apply = content.map(|content| Desired::fields(&primary.reference, &content));
-        Ok(Answer {
-            apply: apply.into_iter().collect(),
-            ..Answer::default()
-        })
+        let rule = rule(&context.settings, cluster).filter(|_| !primary.deleting);
+        let labelled = |Rule { set, .. }: &Rule| {
+            object!(&primary.reference, {"metadata": {"labels": {(SET_LABEL): set}}}).fields()
+        };
+        Ok(rule.map(labelled).into_iter().collect())
     }
 }
 
-/// The label by the first rule that fits; without one it stays as it is.
-fn label(settings: &Settings, cluster: ManagedCluster) -> Option<Value> {
+/// The first rule that fits; without one the label stays as it is.
+fn rule(settings: &Settings, cluster: ManagedCluster) -> Option<&Rule> {
     let claims = cluster.status.cluster_claims.into_iter();
     let claims = claims.map(|claim| (claim.name, claim.value)).collect();
     let mut rules = settings.rules.iter();
-    let rule = rules.find(|rule| fits(rule, &cluster.metadata.labels, &claims))?;
-    Some(json!({"metadata": {"labels": {(SET_LABEL): rule.set}}}))
+    rules.find(|rule| fits(rule, &cluster.metadata.labels, &claims))
 }
 
 /// Whether a cluster has every label and claim that a rule names, with one of the values; `*` is any value.

@@ -97,16 +97,12 @@ impl Objects for DefaultSets {
         primary: &Primary,
         _: Vec<Input>,
     ) -> Result<Answer, Failure> {
-        let apply = match CLUSTER_SET.is_of(&primary.reference) {
+        Ok(match CLUSTER_SET.is_of(&primary.reference) {
             true => repair(primary)?.into_iter().collect(),
             false => sets(primary)
                 .iter()
                 .map(|(set, content)| Desired::whole(set, content))
                 .collect(),
-        };
-        Ok(Answer {
-            apply,
-            ..Answer::default()
         })
     }
 }

@@ -3,10 +3,9 @@
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
-use serde_json::{Value as Json, json};
 use transom_guest::naming::{ANNOTATION_PATH, Naming, hosting_cluster};
-use transom_guest::objects::{Absence, Answer, Desired, Input, Need, Requirement, found};
-use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Read};
+use transom_guest::objects::{Absence, Answer, Input, Need, Requirement, found};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Read, make, object};
 
 /// Role of the namespace on the hub.
 pub(crate) const NAMESPACE: &str = "namespace";
@@ -143,28 +142,22 @@ pub(crate) fn reconcile(
     inputs: &[Input],
 ) -> Result<Answer, Failure> {
     let Copies { name, wanted, .. } = Copies::of(context, primary).map_err(Failure::Invalid)?;
-    let content = content(primary, &name);
     let one = |Copy { kind, source, copy }: Copy| {
         let bytes = found(inputs, kind.role).bytes(kind.key);
         let bytes = bytes.ok_or_else(|| {
             let message = format!("the Secret {} has no key `{}`", source.name, kind.key);
             Failure::Missing(reasons::SECRET_KEY_MISSING.problem(message))
         })?;
-        Ok(Desired::whole(&copy, &content).filled(kind.key, bytes))
+        let copy = content(primary, &name, &copy);
+        Ok(copy.whole().filled(kind.key, bytes))
     };
-    Ok(Answer {
-        apply: wanted
-            .into_iter()
-            .map(one)
-            .collect::<Result<_, Failure>>()?,
-        ..Answer::default()
-    })
+    wanted.into_iter().map(one).collect()
 }
 
 /// What a copy says beside its data.
-fn content(primary: &Primary, name: &str) -> Json {
+fn content(primary: &Primary, name: &str, copy: &ObjectRef) -> make::Object {
     let reference = &primary.reference;
-    json!({
+    object!(copy, {
         "metadata": {
             "labels": {
                 "synced-from-spoke": "true",

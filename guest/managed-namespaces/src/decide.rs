@@ -5,10 +5,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use transom_guest::kinds::{CLUSTER_SET, ClusterSet, Members, Metadata};
-use transom_guest::objects::{
-    Answer, Desired, Input, Member, Need, Objects, Requirement, Value, found,
-};
-use transom_guest::{Context, Failure, NoSettings, Primary, Problem};
+use transom_guest::objects::{Answer, Input, Member, Need, Objects, Requirement, Value, found};
+use transom_guest::{Context, Failure, NoSettings, Primary, Problem, object};
 
 /// Role of the sets.
 pub(crate) const SETS: &str = "sets";
@@ -36,10 +34,7 @@ impl Objects for ManagedNamespaces {
         _: &[Input],
     ) -> Result<Requirement, Failure> {
         let sets = Need::every(SETS, CLUSTER_SET.all(primary), Vec::new());
-        Ok(Requirement {
-            needs: (!primary.deleting).then_some(sets).into_iter().collect(),
-            ..Requirement::default()
-        })
+        Ok((!primary.deleting).then_some(sets).into_iter().collect())
     }
 
     fn reconcile(
@@ -61,11 +56,8 @@ impl Objects for ManagedNamespaces {
             true => Json::Null,
             false => listed(&wanted, &there.unwrap_or_default()),
         };
-        let content = json!({"status": {"managedNamespaces": namespaces}});
-        Ok(Answer {
-            apply: vec![Desired::fields(&primary.reference, &content)],
-            ..Answer::default()
-        })
+        let status = object!(&primary.reference, {"status": {"managedNamespaces": namespaces}});
+        Ok(status.fields().into())
     }
 }
 

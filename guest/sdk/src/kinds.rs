@@ -32,6 +32,8 @@ pub const CERTIFICATE_REQUEST: Kind =
     Kind::new("certificates.k8s.io/v1", "CertificateSigningRequest");
 /// Roles of the whole cluster.
 pub const CLUSTER_ROLE: Kind = Kind::new("rbac.authorization.k8s.io/v1", "ClusterRole");
+/// Roles in a namespace.
+pub const ROLE: Kind = Kind::new("rbac.authorization.k8s.io/v1", "Role");
 /// Bindings of roles in the whole cluster.
 pub const CLUSTER_ROLE_BINDING: Kind =
     Kind::new("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");

@@ -41,6 +41,7 @@ mod grant;
 pub mod kinds;
 pub mod kubeconfig;
 pub mod log;
+pub mod make;
 pub mod naming;
 pub mod objects;
 mod settings;
@@ -63,6 +64,8 @@ pub use grant::{
 };
 pub use kubeconfig::Kubeconfig;
 pub use objects::Objects;
+#[doc(hidden)]
+pub use serde_json;
 pub use settings::NoSettings;
 pub use taints::Taints;
 pub use trigger::Trigger;

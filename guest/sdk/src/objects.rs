@@ -5,7 +5,7 @@ mod holes;
 mod need;
 
 use crate::bindings::guest::transom::policy::types::Context as RawContext;
-use crate::{Context, Failure, Guest, ObjectRef, Primary, Problem, settings};
+use crate::{Context, Failure, Guest, ObjectRef, Primary, Problem, Reason, settings};
 use bindings::exports::transom::policy::objects as wit;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -138,6 +138,59 @@ pub struct Condition<'a> {
     pub reason: &'a str,
     /// One sentence for people.
     pub message: &'a str,
+}
+
+impl<'a> Condition<'a> {
+    /// One with a declared reason: `Condition::new("Available", "Unknown", &SILENT, "No heartbeat.")`.
+    pub const fn new(kind: &'a str, status: &'a str, reason: &Reason, message: &'a str) -> Self {
+        Self {
+            kind,
+            status,
+            reason: reason.name,
+            message,
+        }
+    }
+
+    /// One that holds.
+    pub const fn true_(kind: &'a str, reason: &Reason, message: &'a str) -> Self {
+        Self::new(kind, "True", reason, message)
+    }
+
+    /// One that does not hold.
+    pub const fn false_(kind: &'a str, reason: &Reason, message: &'a str) -> Self {
+        Self::new(kind, "False", reason, message)
+    }
+
+    /// One of which nobody knows whether it holds.
+    pub const fn unknown(kind: &'a str, reason: &Reason, message: &'a str) -> Self {
+        Self::new(kind, "Unknown", reason, message)
+    }
+}
+
+/// An answer that wants these, in this order, and nothing else.
+impl FromIterator<Desired> for Answer {
+    fn from_iter<T: IntoIterator<Item = Desired>>(apply: T) -> Self {
+        Self {
+            apply: apply.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Desired> for Answer {
+    fn from(desired: Desired) -> Self {
+        Self::from_iter([desired])
+    }
+}
+
+/// A requirement without targets.
+impl FromIterator<Need> for Requirement {
+    fn from_iter<T: IntoIterator<Item = Need>>(needs: T) -> Self {
+        Self {
+            needs: needs.into_iter().collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Desired {

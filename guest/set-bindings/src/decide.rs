@@ -50,13 +50,8 @@ impl Objects for SetBindings {
         let Binding { spec } = primary.read()?;
         let set = CLUSTER_SET.beside(primary, spec.cluster_set);
         let is_named = !primary.deleting && !set.name.is_empty();
-        Ok(Requirement {
-            needs: is_named
-                .then(|| Need::presence(SET, set))
-                .into_iter()
-                .collect(),
-            ..Requirement::default()
-        })
+        let need = is_named.then(|| Need::presence(SET, set));
+        Ok(need.into_iter().collect())
     }
 
     fn reconcile(
@@ -67,20 +62,11 @@ impl Objects for SetBindings {
         if primary.deleting {
             return Ok(Answer::default());
         }
-        let (status, reason) = match found(&inputs, SET) {
-            Value::Present => ("True", THERE),
-            _ => ("False", MISSING),
-        };
         // The registration controller of a hub says it without a sentence, too: two that say the same do not fight.
-        let condition = Condition {
-            kind: BOUND,
-            status,
-            reason: reason.name,
-            message: "",
+        let bound = match found(&inputs, SET) {
+            Value::Present => Condition::true_(BOUND, &THERE, ""),
+            _ => Condition::false_(BOUND, &MISSING, ""),
         };
-        Ok(Answer {
-            apply: vec![Desired::conditions(primary, &[condition])],
-            ..Answer::default()
-        })
+        Ok(Desired::conditions(primary, &[bound]).into())
     }
 }

@@ -55,10 +55,7 @@ impl Objects for SetMembers {
             problem.at("spec.clusterSelector.labelSelector")
         })?;
         let clusters = Need::count(CLUSTERS, MANAGED_CLUSTER.all(primary), terms);
-        Ok(Requirement {
-            needs: vec![clusters],
-            ..Requirement::default()
-        })
+        Ok(Requirement::from_iter([clusters]))
     }
 
     fn reconcile(
@@ -74,19 +71,10 @@ impl Objects for SetMembers {
             _ => 0,
         };
         let message = [&number.to_string(), " ManagedClusters selected"].concat();
-        let (status, reason, message) = match number {
-            0 => ("True", NONE, "No ManagedCluster selected"),
-            _ => ("False", SOME, &*message),
+        let empty = match number {
+            0 => Condition::true_(EMPTY, &NONE, "No ManagedCluster selected"),
+            _ => Condition::false_(EMPTY, &SOME, &message),
         };
-        let condition = Condition {
-            kind: EMPTY,
-            status,
-            reason: reason.name,
-            message,
-        };
-        Ok(Answer {
-            apply: vec![Desired::conditions(primary, &[condition])],
-            ..Answer::default()
-        })
+        Ok(Desired::conditions(primary, &[empty]).into())
     }
 }

@@ -2,9 +2,11 @@
 
 use serde_json::json;
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE};
-use transom_guest::objects::{Answer, Desired, Input, Requirement};
+use transom_guest::make::Namespace;
+use transom_guest::objects::{Answer, Input, Requirement};
 use transom_guest::{
     About, Context, Failure, Grant, Guest, NoSettings, ObjectRef, Objects, Primary, WriteGrant,
+    object,
 };
 
 /// The label of the namespace. The policy grants it.
@@ -77,15 +79,10 @@ impl Objects for MyGuest {
         if let Some(env) = cluster.metadata.labels.get("env") {
             data["env"] = json!(env);
         }
+        let namespace = Namespace::of(&namespace(primary)).label(LABEL, name);
+        let card = object!(&card(primary), {"data": data});
         // In the order in which they are written.
-        let labels = json!({"metadata": {"labels": {(LABEL): name}}});
-        Ok(Answer {
-            apply: vec![
-                Desired::whole(&namespace(primary), &labels),
-                Desired::whole(&card(primary), &json!({"data": data})),
-            ],
-            ..Answer::default()
-        })
+        Ok(Answer::from_iter([namespace.whole(), card.whole()]))
     }
 }
 
