@@ -254,7 +254,8 @@ impl Needed<'_> {
                 Target::Named { .. } | Target::Others { .. } => self.makes(policy, index, rule),
             }
             self.hands_on(policy, index, rule);
-            for (group, resource, why) in policy.world.lists() {
+            if !rule.taint_keys.is_empty() {
+                let (group, resource, why) = admission::OF_TAINTS;
                 let line = format!("{} ({why})", plan::write_line(index));
                 let objects = Objects::all(group, resource);
                 self.add(objects, &[Verb::List], because(policy, line));
@@ -447,14 +448,20 @@ mod tests {
 
     #[test]
     fn taints_need_patch_on_primaries_and_events() {
-        assert_eq!(
-            shown(&rights(&[taints_manifest()], LOCAL, SecretReads::Strict)),
-            [
-                "*/mutatingwebhookconfigurations.admissionregistration.k8s.io/*: list",
-                "*/managedclusters.cluster.open-cluster-management.io/*: get list watch patch",
-                "default/events.events.k8s.io/*: create patch"
-            ]
-        );
+        let write = "/spec/grant/write/0";
+        let by_key =
+            json!({"target": "primary", "verbs": ["patch"], "fields": ["spec.taints[key=a]"]});
+        let by_key = with(objects_manifest(), &[(write, by_key)]);
+        for manifest in [taints_manifest(), by_key] {
+            assert_eq!(
+                shown(&rights(&[manifest], LOCAL, SecretReads::Strict)),
+                [
+                    "*/mutatingwebhookconfigurations.admissionregistration.k8s.io/*: list",
+                    "*/managedclusters.cluster.open-cluster-management.io/*: get list watch patch",
+                    "default/events.events.k8s.io/*: create patch"
+                ]
+            );
+        }
     }
 
     #[test]

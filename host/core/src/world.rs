@@ -12,7 +12,7 @@ mod taints;
 pub use facts::{FACTS, Facts};
 pub use kubeconfig::KUBECONFIG;
 pub use objects::OBJECTS;
-pub use taints::TAINTS;
+pub use taints::{FIELD as TAINTS_FIELD, TAINTS};
 
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
@@ -67,11 +67,6 @@ pub trait World: fmt::Debug + Sync {
     /// Whether what a policy wrote can be told from what others wrote, so that it can be taken back.
     fn withdraws(&self) -> bool {
         true
-    }
-
-    /// The kinds that the agent lists for this world, whatever the guests read: group, plural, and why.
-    fn lists(&self) -> &'static [(&'static str, &'static str, &'static str)] {
-        &[]
     }
 }
 

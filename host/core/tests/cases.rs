@@ -336,10 +336,7 @@ fn taints() {
             .map(wanted_taint)
             .collect();
         let policy = tainting(&given["owned"]);
-        let time_added = match given["timeAdded"].as_str() {
-            Some(at) => TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
-            None => TimeAdded::SetByCluster,
-        };
+        let time_added = time_added(&given["timeAdded"]);
         let primary = object(&json!({
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": "c1", "resourceVersion": "7"}, "spec": given["spec"],
@@ -348,6 +345,14 @@ fn taints() {
         let answer = Decision::Own(wanted);
         shown(planned(&policy, &primary, &answer, time_added, planning))
     });
+}
+
+/// Who sets the times of taints: the agent, if there is a time.
+fn time_added(given: &Value) -> TimeAdded {
+    match given.as_str() {
+        Some(at) => TimeAdded::SetByUs(time::parse_rfc3339(at).unwrap()),
+        None => TimeAdded::SetByCluster,
+    }
 }
 
 /// The bundled policy for taints, owning these keys.
@@ -386,10 +391,14 @@ fn fields() {
             Ok(policy) => policy,
             Err(error) => return json!({"field": error.field, "why": error.why}),
         };
-        let primary = object(&json!({
+        let mut primary = json!({
             "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
             "metadata": {"name": "c1", "resourceVersion": "7"},
-        }));
+        });
+        if let Some(spec) = given.get("spec") {
+            primary["spec"] = spec.clone();
+        }
+        let primary = object(&primary);
         let list = |field: &str| given[field].as_array().cloned().unwrap_or_default();
         let there: Vec<Object> = list("there").iter().map(object).collect();
         let mut apply = Vec::new();
@@ -445,7 +454,8 @@ fn fields() {
             });
         }
         let planning = (contentions, NOW);
-        let (seen, added) = ((&primary, others.as_slice()), TimeAdded::SetByCluster);
+        let seen = (&primary, others.as_slice());
+        let added = time_added(&given["timeAdded"]);
         match feasible(&policy, seen, &answer, added, planning) {
             Err(failure) => refused(&failure),
             Ok(feasible) => {

@@ -145,7 +145,7 @@ words! {
         "The guest proposed to write a kind of credential, or bytes of a Secret, that the policy does not grant there.",
         "Put another kind of credential into the source and name it in grant.write.kubeconfig.credentials, or name the role of the Secret under grant.write.holes.";
     TaintKeyNotGranted, Invalid: "The guest proposed a taint whose key the policy does not grant.",
-        "Add the key to taintKeys, or use another guest.";
+        "Add the key to grant.write (`taintKeys`, or `spec.taints[key=...]` in `fields` of an objects guest), or use another guest.";
     UnknownReference, Invalid:
         "The guest used a credential, certificate authority, proxy or entry number that it was never given.",
         "Use another guest: this one is broken or malicious.";

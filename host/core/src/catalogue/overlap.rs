@@ -109,7 +109,7 @@ fn taken(
     let (name, winner) = (&policy.name, &winner.name);
     let kind = &policy.primary.kind;
     let message = format!(
-        "spec.grant.write.taintKeys: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
+        "spec.grant.write: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
          {kind} of the connection `{cluster}`; `{winner}` keeps it"
     );
     Some(Refusal::new(KnownReason::TaintKeyTaken, message))
@@ -123,7 +123,7 @@ fn owns(policy: &Policy, key: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{kubeconfig_manifest, policy, taints_manifest};
+    use crate::sample::{kubeconfig_manifest, objects_manifest, policy, taints_manifest, with};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -153,6 +153,15 @@ mod tests {
             active: Some(active),
             ..candidate
         }
+    }
+
+    #[test]
+    fn a_key_has_one_owner_whatever_the_world_of_its_guest() {
+        let taints = local("a", &["x/1"]);
+        let grant =
+            json!([{"target": "primary", "verbs": ["patch"], "fields": ["spec.taints[key=x/1]"]}]);
+        let objects = policy(&with(objects_manifest(), &[("/spec/grant/write", grant)]));
+        assert_eq!(names(&[new(&taints), new(&objects)]), ["sets"]);
     }
 
     fn names(candidates: &[Candidate<'_>]) -> Vec<String> {

@@ -4,6 +4,7 @@
 use super::{EveryRule, Policy, PrimaryRule, ReadRule, Target, WriteRule};
 use crate::pattern::Pattern;
 use crate::projection::path::Path;
+use crate::world::TAINTS_FIELD;
 use std::sync::Arc;
 use transom_api::policy::{
     AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, ModeSpec, PolicySpec, PruneSpec,
@@ -200,6 +201,14 @@ fn fields(one: &WriteRule, newest: &[WriteRule]) -> WriteRule {
         narrowed.fields.clear();
     }
     narrowed.taint_keys.retain(taint_keys);
+    // All taints are not some of them: where one grant names keys and the other does not, neither is granted.
+    let by_key = |rule: &WriteRule| !rule.taint_keys.is_empty();
+    let both = others.iter().any(|other| by_key(other) == by_key(one));
+    if !both || by_key(one) != by_key(&narrowed) {
+        narrowed
+            .fields
+            .retain(|path| path.to_string() != TAINTS_FIELD);
+    }
     let conditions = |one: &String| others.iter().any(|other| other.conditions.contains(one));
     narrowed.conditions.retain(conditions);
     let signers = |one: &String| others.iter().any(|other| other.signers.contains(one));
@@ -362,6 +371,31 @@ mod tests {
                 .count(),
             0
         );
+    }
+
+    #[test]
+    fn some_taints_are_not_all_of_them() {
+        let granting = |fields: Value| {
+            let form = json!([{"key": "*", "effect": "*"}]);
+            let grant = json!([{"target": "primary", "verbs": ["patch"], "fields": fields, "values": {"spec.taints": form}}]);
+            policy(&sample::with(
+                sample::objects_manifest(),
+                &[("/spec/grant/write", grant)],
+            ))
+        };
+        let all = granting(json!(["spec.taints", "metadata.labels.x"]));
+        let (one, two) = ("spec.taints[key=a/one]", "spec.taints[key=a/two]");
+        let some = granting(json!([one, two, "metadata.labels.x"]));
+        let other = granting(json!(["spec.taints[key=a/three]", "metadata.labels.x"]));
+        let narrow = granting(json!([one, "metadata.labels.x"]));
+        for (active, newest) in [(&all, &some), (&some, &all), (&some, &other)] {
+            let bound = bounded(active, newest);
+            let fields: Vec<_> = bound.primary_fields().iter().map(Path::to_string).collect();
+            assert_eq!(fields, ["metadata.labels.x"], "neither");
+        }
+        let bound = bounded(&some, &narrow);
+        assert_eq!(bound.taint_keys().collect::<Vec<_>>(), ["a/one"]);
+        assert_eq!(bound.primary_fields().len(), 2);
     }
 
     #[test]

@@ -5,6 +5,13 @@ use super::Verb;
 use crate::policy::WriteRule;
 use crate::projection::path::Path;
 
+/// What the agent lists where a policy owns taints: group, plural, and why.
+pub(super) const OF_TAINTS: (&str, &str, &str) = (
+    "admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations",
+    "checks whether a webhook sets the times of taints",
+);
+
 /// A field, and the right that a webhook asks for when it changes.
 struct Reviewed {
     /// Group and kind of the object.

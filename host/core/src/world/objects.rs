@@ -7,6 +7,7 @@ mod holes;
 mod manifests;
 mod removal;
 mod status;
+mod taints;
 
 use self::fill::Filler;
 use self::granted::{beside, fields, patterns, unownable, unwritable};
@@ -67,11 +68,14 @@ impl World for ObjectsWorld {
             };
             return Err(PolicyError::new(field, why));
         }
-        let at = format!("{field}.fields");
-        let fields = match grant.fields.is_empty() && !holes.is_empty() {
+        let (taint_keys, named) = taints::split(granted, &rule.target)?;
+        let mut fields = match named.is_empty() && (!holes.is_empty() || !taint_keys.is_empty()) {
             true => Vec::new(),
-            false => fields(&at, &grant.fields, &rule.target)?,
+            false => fields(granted, &named, &rule.target)?,
         };
+        if !taint_keys.is_empty() {
+            fields.push(super::taints::path(field)?);
+        }
         if !holes.is_empty() {
             holes::check_fields(field, grant, &fields)?;
         }
@@ -84,6 +88,7 @@ impl World for ObjectsWorld {
             values: ValueRule::parse(field, &grant.values, &fields, granted.names)?,
             fields,
             holes,
+            taint_keys,
             conditions: grant.conditions.iter().cloned().collect(),
             signers: grant.signers.iter().cloned().collect(),
             kubeconfig: grant.kubeconfig.clone(),
@@ -196,12 +201,13 @@ fn wanted<'a>(
         Ownership::Fields => {
             let rule = given.policy.fields(&object, &given.data)?;
             let fields = granted(&object, rule, &content, given)?.into_iter();
-            let field = |(path, value): (Path, _)| match path.is_conditions() {
-                true => {
+            let field = |(path, value): (Path, Value)| {
+                if path.is_conditions() {
                     let conditions = status::conditions(&object, rule, value, given)?;
-                    Ok((path, Field::Conditions(conditions)))
+                    return Ok((path, Field::Conditions(conditions)));
                 }
-                false => Ok((path, Field::Value(value))),
+                let elements = taints::elements(apply, rule, (&path, &value))?;
+                Ok((path, elements.unwrap_or(Field::Value(value))))
             };
             let fields = fields.map(field).collect::<Result<_, Failure>>()?;
             Ok(Desired::Fields(Fields { object, fields }))

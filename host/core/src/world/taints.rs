@@ -19,7 +19,7 @@ use transom_api::policy::bounds::{self, MANY};
 pub const TAINTS: &dyn World = &Taints;
 
 /// The field that holds the taints.
-const FIELD: &str = "spec.taints";
+pub const FIELD: &str = "spec.taints";
 /// The most bytes of a taint's value.
 const MAX_VALUE: usize = 1024;
 
@@ -49,17 +49,9 @@ impl World for Taints {
                 "is not [spec.taints]",
             ));
         }
-        let invalid = |key: &String| key.is_empty() || key.chars().count() > bounds::TAINT_KEY;
-        let keys = format!("{field}.taintKeys");
-        if grant.taint_keys.is_empty() || grant.taint_keys.iter().any(invalid) {
-            return Err(PolicyError::new(keys, "is empty, or has an invalid key"));
-        }
-        at_most(&keys, &grant.taint_keys, MANY)?;
-        unique(&keys, grant.taint_keys.iter())?;
-        let path = Path::parse(FIELD);
         Ok(WriteRule {
-            fields: vec![path.map_err(|error| PolicyError::new(field, error.to_string()))?],
-            taint_keys: grant.taint_keys.iter().cloned().collect(),
+            fields: vec![path(field)?],
+            taint_keys: keys(&format!("{field}.taintKeys"), &grant.taint_keys)?,
             ..granted.rule(Target::Primary)
         })
     }
@@ -70,20 +62,29 @@ impl World for Taints {
 
     fn nothing(&self, policy: &Policy, primary: &ObjectRef) -> Vec<Fields> {
         let rule = owned(policy).into_iter();
-        rule.map(|rule| fields(rule, primary, &[])).collect()
-    }
-
-    fn lists(&self) -> &'static [(&'static str, &'static str, &'static str)] {
-        &[(
-            "admissionregistration.k8s.io",
-            "mutatingwebhookconfigurations",
-            "checks whether a webhook sets the times of taints",
-        )]
+        rule.map(|rule| fields(rule, primary, &elements(rule, &[])))
+            .collect()
     }
 }
 
+/// The path of the taints.
+pub(super) fn path(field: &str) -> Result<Path, PolicyError> {
+    Path::parse(FIELD).map_err(|error| PolicyError::new(field, error.to_string()))
+}
+
+/// Checks the keys that a policy is to own.
+pub(super) fn keys(field: &str, keys: &[String]) -> Result<BTreeSet<String>, PolicyError> {
+    let invalid = |key: &String| key.is_empty() || key.chars().count() > bounds::TAINT_KEY;
+    if keys.is_empty() || keys.iter().any(invalid) {
+        return Err(PolicyError::new(field, "is empty, or has an invalid key"));
+    }
+    at_most(field, keys, MANY)?;
+    unique(field, keys.iter())?;
+    Ok(keys.iter().cloned().collect())
+}
+
 /// Checks that a grant is about the primary, which is a ManagedCluster, and nothing else.
-fn primary_only(granted: &Granted<'_>) -> Result<(), PolicyError> {
+pub(super) fn primary_only(granted: &Granted<'_>) -> Result<(), PolicyError> {
     let Granted { field, grant, .. } = *granted;
     let (api_version, kind) = MANAGED_CLUSTER;
     if grant.kubeconfig.is_some() {
@@ -111,8 +112,8 @@ impl Answer for Decision {
             let message = format!("the policy does not grant the taints of {}", given.target);
             return Err(Failure::known(KnownReason::WriteNotGranted, message));
         };
-        check(wanted, &rule.taint_keys)?;
-        Ok(vec![Desired::Fields(fields(rule, given.target, wanted))])
+        let field = owned_elements(rule, wanted)?;
+        Ok(vec![Desired::Fields(fields(rule, given.target, &field))])
     }
 
     fn shown(&self) -> Option<Value> {
@@ -132,22 +133,32 @@ fn owned(policy: &Policy) -> Option<&WriteRule> {
     rules.find(|rule| rule.target == Target::Primary)
 }
 
-/// The field of a ManagedCluster with these of the owned taints.
-fn fields(rule: &WriteRule, object: &ObjectRef, wanted: &[Wanted]) -> Fields {
-    let elements = Elements {
+/// The field of a ManagedCluster with what is wanted of it.
+fn fields(rule: &WriteRule, object: &ObjectRef, field: &Field) -> Fields {
+    let fields = rule.fields.iter().cloned();
+    Fields {
+        object: object.clone(),
+        fields: fields.map(|path| (path, field.clone())).collect(),
+    }
+}
+
+/// These of the owned taints, and no other one of them. Every taint with another key stays.
+///
+/// # Errors
+/// `TaintKeyNotGranted`, `ContractBroken`.
+pub(super) fn owned_elements(rule: &WriteRule, wanted: &[Wanted]) -> Result<Field, Failure> {
+    check(wanted, &rule.taint_keys)?;
+    Ok(elements(rule, wanted))
+}
+
+fn elements(rule: &WriteRule, wanted: &[Wanted]) -> Field {
+    Field::Elements(Elements {
         key: "key",
         owned: rule.taint_keys.clone(),
         compared: &["value", "effect"],
         time: "timeAdded",
         wanted: wanted.iter().map(taint).collect(),
-    };
-    let fields = rule.fields.iter().cloned();
-    Fields {
-        object: object.clone(),
-        fields: fields
-            .map(|path| (path, Field::Elements(elements.clone())))
-            .collect(),
-    }
+    })
 }
 
 /// Checks that every key is owned and occurs once, and that no value is too long.
@@ -183,10 +194,15 @@ fn taint(wanted: &Wanted) -> Map<String, Value> {
     taint
 }
 
+/// The effects, as a ManagedCluster names them.
+pub(super) const EFFECTS: [(Effect, &str); 3] = [
+    (Effect::NoSelect, "NoSelect"),
+    (Effect::PreferNoSelect, "PreferNoSelect"),
+    (Effect::NoSelectIfNew, "NoSelectIfNew"),
+];
+
 fn effect(effect: Effect) -> &'static str {
-    match effect {
-        Effect::NoSelect => "NoSelect",
-        Effect::PreferNoSelect => "PreferNoSelect",
-        Effect::NoSelectIfNew => "NoSelectIfNew",
-    }
+    let mut all = EFFECTS.into_iter();
+    let named = all.find(|(one, _)| *one == effect);
+    named.map(|(_, name)| name).unwrap_or_default()
 }

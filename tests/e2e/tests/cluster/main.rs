@@ -71,6 +71,7 @@ mod status;
 mod succession;
 mod suspended;
 mod taint_times;
+mod taints_by_key;
 mod taking_over;
 mod together;
 mod traced;

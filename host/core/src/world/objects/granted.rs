@@ -111,9 +111,14 @@ pub(super) fn unwritable(
 }
 
 /// Reads granted fields, and checks that a policy may own each of them.
-pub(super) fn fields(field: &str, texts: &[String], target: &Target) -> Checked<Vec<Path>> {
-    at_most(field, texts, MANY)?;
-    unique(field, texts.iter())?;
+pub(super) fn fields(
+    granted: &Granted<'_>,
+    texts: &[(usize, &String)],
+    target: &Target,
+) -> Checked<Vec<Path>> {
+    let field = &format!("{}.fields", granted.field);
+    at_most(field, &granted.grant.fields, MANY)?;
+    unique(field, granted.grant.fields.iter())?;
     if texts.is_empty() {
         return Err(PolicyError::new(
             field,
@@ -121,7 +126,7 @@ pub(super) fn fields(field: &str, texts: &[String], target: &Target) -> Checked<
         ));
     }
     let mut paths = Vec::new();
-    for (index, text) in texts.iter().enumerate() {
+    for (index, text) in texts {
         let field = format!("{field}[{index}]");
         let path =
             Path::parse(text).map_err(|error| PolicyError::new(&field, error.to_string()))?;
@@ -136,7 +141,9 @@ pub(super) fn fields(field: &str, texts: &[String], target: &Target) -> Checked<
 /// Why no policy may own a field, if so.
 pub(super) fn unownable(path: &Path, target: &Target) -> Option<&'static str> {
     let Some(keys) = path.keys() else {
-        return Some("leads through an element of a list; name the whole list");
+        return Some(
+            "leads through an element of a list; name the whole list, or of taints `spec.taints[key=example.com/a]`",
+        );
     };
     match keys.as_slice() {
         ["apiVersion" | "kind", ..] => Some("says which object it is"),
