@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_core::object::Object;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_support::fleet::{self, Fleet};
 use transom_support::wait;
@@ -137,21 +138,8 @@ impl Stage {
     /// # Errors
     /// When the folder or the object cannot be read.
     pub fn taints(&self, name: &str) -> Result<Vec<String>> {
-        let options = DirectoryOptions {
-            writable: false,
-            watch: false,
-            ..DirectoryOptions::new(LOCAL, &self.fleet)
-        };
-        let reference = ObjectRef::local(
-            "cluster.open-cluster-management.io/v1",
-            "ManagedCluster",
-            None,
-            name,
-        );
-        let object = Directory::open(options)?
-            .read(&[reference])
-            .pop()
-            .context("nothing was read")??;
+        let (api_version, kind) = ("cluster.open-cluster-management.io/v1", "ManagedCluster");
+        let object = self.object(&ObjectRef::local(api_version, kind, None, name))?;
         let taints = object
             .context("there is no such ManagedCluster")?
             .body
@@ -166,6 +154,20 @@ impl Stage {
             .iter()
             .filter_map(|taint| Some(taint["key"].as_str()?.to_owned()))
             .collect())
+    }
+
+    /// An object as the folder has it, including the agent's patch.
+    ///
+    /// # Errors
+    /// When the folder or the object cannot be read.
+    pub fn object(&self, reference: &ObjectRef) -> Result<Option<Object>> {
+        let options = DirectoryOptions {
+            writable: false,
+            watch: false,
+            ..DirectoryOptions::new(LOCAL, &self.fleet)
+        };
+        let mut read = Directory::open(options)?.read(std::slice::from_ref(reference));
+        Ok(read.pop().context("nothing was read")??)
     }
 
     /// The agent's status of a HostedCluster.

@@ -14,6 +14,9 @@ const SEAL: &str = "# transom ";
 /// The fields laid over one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Patch {
+    /// The uid of the user's object, if it has one. Another object of the same name is not meant: what was decided about one
+    /// request for a certificate says nothing about the next one.
+    pub(super) uid: Option<String>,
     /// In the order in which they are applied.
     pub(super) fields: Vec<FieldPatch>,
 }
@@ -30,16 +33,28 @@ pub(super) struct FieldPatch {
 }
 
 impl Patch {
-    /// Lays every field over `body`.
+    /// Lays every field over `body`, if that is the object for which they were computed.
     pub(super) fn lay(&self, body: &mut Value) {
+        if self.is_of_another(body) {
+            return;
+        }
         for field in &self.fields {
             let seen = field.seen(get(body, &field.path));
             set(body, &field.path, seen);
         }
     }
 
-    /// Sets one field over `body`, the user's own object. A field that equals the user's value is dropped.
+    fn is_of_another(&self, body: &Value) -> bool {
+        self.uid.is_some() && self.uid.as_deref() != uid(body)
+    }
+
+    /// Sets one field over `body`, the user's own object. A field that equals the user's value is dropped, and so is what was
+    /// computed for another object.
     pub(super) fn take(&mut self, body: &Value, path: &str, value: &Value) {
+        if self.is_of_another(body) {
+            self.fields.clear();
+        }
+        self.uid = uid(body).map(str::to_owned);
         let base = get(body, path).cloned();
         let value = Some(value.clone()).filter(|value| !value.is_null());
         let keep = base != value;
@@ -67,6 +82,9 @@ impl Patch {
         metadata.insert("name".to_owned(), json!(reference.name));
         if let Some(namespace) = &reference.namespace {
             metadata.insert("namespace".to_owned(), json!(namespace));
+        }
+        if let Some(uid) = &self.uid {
+            metadata.insert("uid".to_owned(), json!(uid));
         }
         let document = json!({
             "apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata, "fields": fields,
@@ -98,9 +116,15 @@ impl Patch {
             .iter()
             .map(FieldPatch::from_document);
         Some(Self {
+            uid: uid(document).map(str::to_owned),
             fields: fields.collect::<Option<_>>()?,
         })
     }
+}
+
+/// The uid of an object.
+fn uid(body: &Value) -> Option<&str> {
+    body.pointer("/metadata/uid").and_then(Value::as_str)
 }
 
 impl FieldPatch {
@@ -218,6 +242,35 @@ mod tests {
         assert_eq!(seen(Value::Null, json!([2]), Value::Null), json!([2]));
         assert_eq!(seen(json!([1]), Value::Null, json!([1])), Value::Null);
         assert_eq!(seen(json!("a"), json!("b"), json!("a")), json!("b"));
+    }
+
+    #[test]
+    fn fields_of_one_object_are_not_laid_over_another_one_of_its_name() {
+        let object = |uid: Value| json!({"metadata": {"name": "a", "uid": uid}});
+        let (first, second) = (object(json!("1")), object(json!("2")));
+        let mut patch = Patch::default();
+        patch.take(&first, "status.x", &json!("decided"));
+        let reference = ObjectRef::local("v1", "ConfigMap", None, "a");
+        let document = serde_yaml::from_str(&patch.file(&reference)).unwrap();
+        assert_eq!(Patch::from_document(&document).as_ref(), Some(&patch));
+        for (mut body, is_laid) in [
+            (first.clone(), true),
+            (second.clone(), false),
+            (object(Value::Null), false),
+        ] {
+            patch.lay(&mut body);
+            assert_eq!(body.pointer("/status/x").is_some(), is_laid, "{body}");
+        }
+        patch.take(&second, "status.y", &json!("else"));
+        let mut body = second;
+        patch.lay(&mut body);
+        assert_eq!(body["status"], json!({"y": "else"}));
+        // Without a uid the name is all that there is.
+        let mut patch = Patch::default();
+        patch.take(&object(Value::Null), "status.x", &json!("decided"));
+        let mut body = first;
+        patch.lay(&mut body);
+        assert_eq!(body["status"], json!({"x": "decided"}));
     }
 
     #[test]
