@@ -100,7 +100,8 @@ pub struct Feasible {
     /// The steps.
     pub plan: Plan,
     /// Why the steps are not all: `TargetMissing`, when fields are wanted of an object that is not there; nothing that comes
-    /// after it is planned. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
+    /// after it is planned but removals of roles and bindings that the policy makes. The same where one object is at fault
+    /// (`InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged`) and there are such removals. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
     /// only fields of objects of others are planned. Or `TargetNotOwned` or `OwnedByAnother`, when an object that is to be made
     /// is another's; of what comes after it, only removals of objects that the policy makes are planned. Or `OwnershipPending` or `Contended`, when an object that
     /// the guest removes has to stay for now; nothing is held up by that.
@@ -133,10 +134,11 @@ pub fn plan(
     };
     let (mut rest, mut later) = (Rest::All, None);
     for one in desired {
-        match rest.has(wanting, one) {
-            true => {}
-            false if rest == Rest::Removals => continue,
-            false => break,
+        if !rest.has(wanting, one) {
+            rest = rest.after_gap();
+        }
+        if !rest.has(wanting, one) {
+            continue;
         }
         match course::step(wanting, (one, desired), contentions) {
             Ok(step) => feasible.plan.steps.extend(step),

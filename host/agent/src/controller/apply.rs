@@ -193,8 +193,7 @@ impl Controller {
         touched: &mut Touched,
     ) -> Option<ObjectRef> {
         let mut news = None;
-        for (at, step) in steps.iter().enumerate() {
-            let done = outcome.steps.get(at);
+        for (at, (step, done)) in outcome.of(steps).enumerate() {
             if done.is_none_or(|done| done.result.is_err()) {
                 let brake = &mut self.memory.lock().brake;
                 brake.give_back(key, step.target());
@@ -255,7 +254,8 @@ impl Controller {
     ) -> Option<ObjectRef> {
         let mut news = None;
         telemetry::wrote(key, outcome);
-        let done = steps.iter().zip(&outcome.steps);
+        let done = outcome.of(steps);
+        let done = done.filter_map(|(step, done)| Some((step, done?)));
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
             let left = done.left.as_deref();
             let concerned = self.memory.lock().wrote(key, step, done);

@@ -25,8 +25,8 @@ use transom_core::share::room;
 pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
     let mut outcome = Outcome::default();
     for step in plan.steps {
-        if !outcome.permits(&step) {
-            break;
+        if !outcome.permits(&plan.primary, &step) {
+            continue;
         }
         let (target, kind) = (step.target().clone(), step.kind());
         let result = perform(shared, &target, step);

@@ -30,8 +30,8 @@ impl Kubernetes {
     pub async fn apply(&self, plan: Plan) -> Outcome {
         let mut outcome = Outcome::default();
         for step in plan.steps {
-            if !outcome.permits(&step) {
-                break;
+            if !outcome.permits(&plan.primary, &step) {
+                continue;
             }
             let mut kept = Kept::default();
             let result = self.perform(&plan.policy, &step, &mut kept).await;

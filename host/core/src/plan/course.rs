@@ -4,6 +4,7 @@ use super::contention::Contentions;
 use super::desired::Desired;
 use super::{Planned, Step, Wanting, absent, fields, finalizer, remove, whole};
 use crate::failure::Failure;
+use crate::policy::rbac;
 use crate::reference::ObjectRef;
 use transom_api::KnownReason;
 
@@ -16,7 +17,8 @@ pub(super) enum Rest {
     /// The removals of objects that the policy makes: what is taken away must not outlive that something else cannot be
     /// made. An object of others stays, because what replaces it may be just that.
     Removals,
-    Nothing,
+    /// Those of them that give rights. Whoever can hold up one object must not keep a right by that.
+    Rights,
 }
 
 impl Rest {
@@ -25,7 +27,15 @@ impl Rest {
             Self::All => true,
             Self::FieldsOfOthers => is_of_others(one, &wanting.primary.reference),
             Self::Removals => is_own_removal(wanting, one),
-            Self::Nothing => false,
+            Self::Rights => takes_rights(wanting, one),
+        }
+    }
+
+    /// What is planned from one on that is not planned.
+    pub(super) fn after_gap(self) -> Self {
+        match self {
+            Self::FieldsOfOthers => Self::Rights,
+            rest => rest,
         }
     }
 }
@@ -54,13 +64,13 @@ pub(super) fn step(
     (one, all): (&Desired<'_>, &[Desired<'_>]),
     contentions: &Contentions,
 ) -> Result<Option<Step>, Hindered> {
+    let removes = |rest: Rest| all.iter().any(|one| rest.has(wanting, one));
     match one {
         Desired::Whole(one) => {
-            let removes = all.iter().any(|one| is_own_removal(wanting, one));
             whole::plan(wanting, one, contentions).map_err(|failure| {
-                match removes && remove::is_kept_from_us(&failure) {
+                match remove::is_kept_from_us(&failure) && removes(Rest::Removals) {
                     true => Hindered::Waits(failure, Rest::Removals),
-                    false => Hindered::Fails(failure),
+                    false => hindered(failure, removes(Rest::Rights)),
                 }
             })
         }
@@ -69,14 +79,14 @@ pub(super) fn step(
             Ok(Planned::Absent) => {
                 // When it comes back, others made it anew.
                 contentions.gone(wanting.key, &fields.object);
-                Err(Hindered::Waits(absent(&fields.object), Rest::Nothing))
+                Err(Hindered::Waits(absent(&fields.object), Rest::Rights))
             }
             Err(failure)
                 if is_of_others(one, &wanting.primary.reference) && is_contended(&failure) =>
             {
                 Err(Hindered::Waits(failure, Rest::FieldsOfOthers))
             }
-            Err(failure) => Err(failure.into()),
+            Err(failure) => Err(hindered(failure, removes(Rest::Rights))),
         },
         Desired::Gone(object) => gone(wanting, object, contentions),
         Desired::Finalizer => Ok(finalizer::keep(wanting)),
@@ -98,6 +108,27 @@ fn gone(
     })
 }
 
+/// What comes of an object that cannot be written: where only this object is at fault, rights are taken away all the same.
+fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
+    use KnownReason::{
+        AdmissionChanged, Contended, InputTerminating, InvalidObject, TargetImmutable,
+    };
+    let of_object = [
+        AdmissionChanged,
+        Contended,
+        InputTerminating,
+        InvalidObject,
+        TargetImmutable,
+    ];
+    let is_of_object = of_object
+        .iter()
+        .any(|reason| failure.reason == (*reason).into());
+    match is_of_object && takes_rights {
+        true => Hindered::Waits(failure, Rest::Rights),
+        false => Hindered::Fails(failure),
+    }
+}
+
 /// Whether the policy makes an object.
 fn makes(wanting: &Wanting<'_>, object: &ObjectRef) -> bool {
     let mut targets = wanting.targets.iter();
@@ -106,6 +137,11 @@ fn makes(wanting: &Wanting<'_>, object: &ObjectRef) -> bool {
 
 fn is_own_removal(wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
     matches!(one, Desired::Gone(object) if makes(wanting, object))
+}
+
+fn takes_rights(wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
+    let gives = |object: &ObjectRef| rbac::gives_rights(&object.api_version);
+    matches!(one, Desired::Gone(object) if makes(wanting, object) && gives(object))
 }
 
 fn is_of_others(one: &Desired<'_>, primary: &ObjectRef) -> bool {

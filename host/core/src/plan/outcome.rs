@@ -5,6 +5,7 @@ use super::kept::Kept;
 use crate::contract::decide::FailedWrite;
 use crate::failure::{Class, Failure};
 use crate::object::Object;
+use crate::policy::rbac;
 use crate::reference::ObjectRef;
 use transom_api::KnownReason;
 
@@ -110,14 +111,33 @@ impl Outcome {
         })
     }
 
+    /// Each step of its plan with how it ended; none for one that was not tried.
+    pub fn of<'a>(
+        &'a self,
+        steps: &'a [Step],
+    ) -> impl Iterator<Item = (&'a Step, Option<&'a StepOutcome>)> {
+        let mut done = self.steps.iter().peekable();
+        steps.iter().map(move |step| {
+            let is =
+                |done: &&StepOutcome| (&done.target, done.kind) == (step.target(), step.kind());
+            (step, done.next_if(is))
+        })
+    }
+
     /// Whether a step is carried out after these: the steps before it succeeded, or all that failed are removals, as it is one
-    /// itself, and failed by what an admission webhook or another writer says of their one object.
-    pub fn permits(&self, next: &Step) -> bool {
+    /// itself, and failed by what an admission webhook or another writer says of their one object. What takes a right away
+    /// is carried out after any write that failed by what is said of its one object: whoever can hold that up must not keep the
+    /// right.
+    pub fn permits(&self, primary: &ObjectRef, next: &Step) -> bool {
         let failed = |step: &StepOutcome| {
             let reason = step.result.as_ref().err()?.reason;
             Some((step.kind, reason))
         };
+        let takes_right = takes_right(primary, next);
         let of_one_object = |(kind, reason)| {
+            if takes_right && says_of_object(reason) {
+                return true;
+            }
             matches!(
                 (kind, reason, next.kind()),
                 (
@@ -136,7 +156,8 @@ impl Outcome {
         match self.failure() {
             None if self.is_whole() => None,
             Some((object, failure))
-                if matches!(Class::of(failure.reason), Class::Missing | Class::Invalid) =>
+                if says_of_object(failure.reason)
+                    && failure.reason != KnownReason::WriteConflict =>
             {
                 Some(FailedWrite {
                     object: object.clone(),
@@ -151,6 +172,19 @@ impl Outcome {
     pub fn is_whole(&self) -> bool {
         self.stopped.is_none() && self.failure().is_none()
     }
+}
+
+/// Whether a failure is about the object that was written, and not about the cluster or the agent.
+fn says_of_object(reason: KnownReason) -> bool {
+    let class = Class::of(reason);
+    matches!(class, Class::Missing | Class::Invalid | Class::Conflict)
+}
+
+/// Whether a step takes a right away: it removes a role or a binding, or lets go of one that is being deleted.
+fn takes_right(primary: &ObjectRef, step: &Step) -> bool {
+    let target = step.target();
+    let ends = matches!(step, Step::Delete { .. }) || step.is_of_finalizers();
+    ends && target != primary && rbac::gives_rights(&target.api_version)
 }
 
 #[cfg(test)]
@@ -198,10 +232,11 @@ mod tests {
             version: "1".to_owned(),
             fields: Vec::new(),
         };
+        let primary = ObjectRef::local("v1", "Node", None, "n");
         let after = |kind, result: Result<(), KnownReason>| {
             let mut outcome = ending(result);
             outcome.steps[0].kind = kind;
-            [&delete, &patch].map(|next| outcome.permits(next))
+            [&delete, &patch].map(|next| outcome.permits(&primary, next))
         };
         let (both, neither) = ([true, true], [false, false]);
         assert_eq!(after(WriteKind::Patch, Ok(())), both);
@@ -212,6 +247,77 @@ mod tests {
         for reason in [WriteForbidden, ServerUnavailable] {
             assert_eq!(after(WriteKind::Delete, Err(reason)), neither);
         }
+    }
+
+    #[test]
+    fn what_takes_a_right_away_is_held_up_by_no_other_object() {
+        use KnownReason::{
+            AdmissionRefused, NotLeading, QuotaExceeded, ReadOnly, ServerUnavailable,
+            TargetNamespaceMissing, WriteConflict, WriteForbidden, WriteInvalid,
+        };
+        let role = |name: &str| {
+            let api_version = "rbac.authorization.k8s.io/v1";
+            ObjectRef::local(api_version, "ClusterRole", None, name)
+        };
+        let delete = |reference| Step::Delete {
+            reference,
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        };
+        let patch = |reference, path: &str| Step::Patch {
+            reference,
+            version: "1".to_owned(),
+            fields: vec![(path.to_owned(), serde_json::Value::Null)],
+        };
+        let finalizers = "metadata.finalizers";
+        let takes = [delete(role("r")), patch(role("r"), finalizers)];
+        // Of the primary it is the release, which comes last, and data may be what the failed write was to replace.
+        let others = [
+            patch(role("primary"), finalizers),
+            patch(role("r"), "rules"),
+            delete(ObjectRef::local("v1", "ConfigMap", Some("n"), "c")),
+        ];
+        for kind in [WriteKind::Create, WriteKind::Update, WriteKind::Patch] {
+            let after = |reason, next: &Step| {
+                let mut outcome = ending(Err(reason));
+                outcome.steps[0].kind = kind;
+                outcome.permits(&role("primary"), next)
+            };
+            for reason in [
+                AdmissionRefused,
+                QuotaExceeded,
+                TargetNamespaceMissing,
+                WriteConflict,
+                WriteForbidden,
+                WriteInvalid,
+            ] {
+                assert!(takes.iter().all(|next| after(reason, next)), "{reason:?}");
+                assert!(!others.iter().any(|next| after(reason, next)), "{reason:?}");
+            }
+            for reason in [NotLeading, ReadOnly, ServerUnavailable] {
+                assert!(!takes.iter().any(|next| after(reason, next)), "{reason:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_was_not_tried_has_no_outcome() {
+        let delete = |name: &str| Step::Delete {
+            reference: ObjectRef::local("v1", "Namespace", None, name),
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        };
+        let steps = ["a", "b", "c"].map(delete);
+        let done =
+            |at: usize| StepOutcome::of(steps[at].target().clone(), steps[at].kind(), Ok(None));
+        let outcome = Outcome {
+            steps: vec![done(0), done(2)],
+            stopped: None,
+        };
+        let tried: Vec<bool> = outcome.of(&steps).map(|(_, done)| done.is_some()).collect();
+        assert_eq!(tried, [true, false, true]);
     }
 
     #[test]

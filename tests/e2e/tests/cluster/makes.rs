@@ -137,8 +137,9 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
 }
 
 /// The policy of a guest that makes a ClusterRole for each cluster and binds it to a group of the cluster. `rules` is what
-/// the guest asks for.
-fn put_access(folder: &Path, rules: &Value) -> Result<PathBuf> {
+/// the guest asks for. When the access is `taken` away, it removes the binding by name, and first makes a ConfigMap where there is no
+/// namespace.
+fn put_access(folder: &Path, rules: &Value, taken: bool) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     fs::write(
         folder.join("desired.wasm"),
@@ -162,15 +163,23 @@ fn put_access(folder: &Path, rules: &Value) -> Result<PathBuf> {
         json!({"apiVersion": api_version, "kind": kind, "name": "access-{primary.name}", "verbs": verbs,
             "fields": fields, "values": values})
     };
+    let binding = made(
+        "ClusterRoleBinding",
+        json!({"roleRef": role("{name}"), "subjects": [subject("{name}")]}),
+    );
+    let made_role = made("ClusterRole", json!({"rules": rules}));
+    let card = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "made-{name}", "name": "facts", "content": "{}"});
+    let settings = match taken {
+        false => json!({"makes": [made_role, binding]}),
+        true => json!({"makes": [card, made_role], "removes": [binding]}),
+    };
     let policy = json!({
         "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "access"},
         "spec": {
             "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": [
-                made("ClusterRole", json!({"rules": rules})),
-                made("ClusterRoleBinding", json!({"roleRef": role("{name}"), "subjects": [subject("{name}")]})),
-            ]}}},
+            "guests": {"decide": {"component": "desired.wasm", "settings": settings}},
             "grant": {"write": [
+                {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs, "fields": ["data"]},
                 granted("ClusterRole", json!({"rules": [reads("{primary.name}")]})),
                 granted("ClusterRoleBinding", json!({
                     "roleRef": [role("{primary.name}")], "subjects": [subject("{primary.name}")],
@@ -197,7 +206,7 @@ fn reads(name: &str) -> Value {
 fn a_guest_gives_the_rights_that_its_grant_lists_and_no_others() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-access");
-        let file = put_access(&folder, &json!([reads("{name}")]))?;
+        let file = put_access(&folder, &json!([reads("{name}")]), false)?;
         let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
@@ -241,7 +250,7 @@ fn a_guest_gives_the_rights_that_its_grant_lists_and_no_others() -> Result<()> {
         ] {
             let refusals = || anyhow::Ok(agent.log()?.matches("ValueNotGranted").count());
             let before = refusals()?;
-            put_access(&folder, &rules_asked)?;
+            put_access(&folder, &rules_asked, false)?;
             wait::until("the refusal", DEADLINE, async || {
                 Ok((refusals()? > before).then_some(()))
             })
@@ -260,6 +269,34 @@ fn a_guest_gives_the_rights_that_its_grant_lists_and_no_others() -> Result<()> {
             })
             .await?;
         }
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
+fn a_right_is_taken_away_although_another_object_cannot_be_made() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-taken");
+        let rules = json!([reads("{name}")]);
+        let file = put_access(&folder, &rules, false)?;
+        let words = policies_at(&file)?;
+        stage.grant_exactly(&words).await?;
+        stage.managed("one").await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let kind = |kind| ("rbac.authorization.k8s.io/v1", kind);
+        let place = (None, "access-one");
+        let is_there = |object: &Value| object["metadata"]["name"] == "access-one";
+        let binding = kind("ClusterRoleBinding");
+        stage.objects().wait_for(binding, place, is_there).await?;
+        put_access(&folder, &rules, true)?;
+        let is_gone = |object: &Value| object.is_null();
+        stage.objects().wait_for(binding, place, is_gone).await?;
+        // It is told, and what else comes after it waits.
+        agent.wait_for("ManagedCluster one", "Failed TargetNamespaceMissing")?;
+        let role = stage.get(kind("ClusterRole"), None, "access-one").await?;
+        ensure!(role.is_some(), "the role is gone as well");
         agent.stop()?;
         stage.nothing_denied(mark).await
     })

@@ -22,8 +22,8 @@ impl Connections {
         } = plan;
         let mut outcome = Outcome::default();
         for step in steps {
-            if !outcome.permits(&step) {
-                break;
+            if !outcome.permits(&primary, &step) {
+                continue;
             }
             let step = match left(&outcome, step.target()) {
                 Some(version) => step.at(version),

@@ -149,6 +149,42 @@ fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
 }
 
 #[test]
+fn a_right_is_taken_away_whatever_holds_up_another_object() {
+    let mut more = makes();
+    let mut extra = more["spec"]["grant"]["write"][0].clone();
+    extra["name"] = json!("extra-{primary.name}");
+    extra.as_object_mut().unwrap().remove("finalizers");
+    let data = json!({"kind": "ConfigMap", "namespace": "n", "name": "c-{primary.name}",
+        "verbs": ["create", "update", "delete"], "fields": ["data"]});
+    let grants = more["spec"]["grant"]["write"].as_array_mut().unwrap();
+    grants.extend([extra, data]);
+    let policy = policy(&more);
+    let there = full(&json!({}));
+    let mut held = there.clone();
+    held.reference = role("extra-c1");
+    held.body["metadata"]["deletionTimestamp"] = json!("2026-03-05T09:00:00Z");
+    let data = object(
+        ObjectRef::local("v1", "ConfigMap", Some("n"), "c-c1"),
+        json!({"data": {}}),
+    );
+    let plan = |desired: &[Desired<'_>]| {
+        let alone = || Ownership::Owner {
+            rivals: Rivals::None,
+        };
+        let targets = [&there, &held, &data].map(|one| claimed(one, alone()));
+        all(&policy, &targets, desired, &mut Contentions::default())
+    };
+    // What else is removed may be what cannot be written is to replace, and nothing else is made.
+    let planned = plan(&[wanted(&held), Desired::Finalizer, gone(&data), gone(&there)]).unwrap();
+    let why = planned.waits.expect("nothing of it counts as success");
+    assert_eq!(why.reason, KnownReason::InputTerminating.into());
+    let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
+    assert_eq!(targets, [&there.reference]);
+    // Without such a removal it fails as before.
+    assert!(plan(&[wanted(&held), gone(&data)]).is_err());
+}
+
+#[test]
 fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
     let policy = policy(&makes());
     let planned = |metadata: Value, rules: Value| {
