@@ -64,8 +64,6 @@ pub use grant::{
 };
 pub use kubeconfig::Kubeconfig;
 pub use objects::Objects;
-#[doc(hidden)]
-pub use serde_json;
 pub use settings::NoSettings;
 pub use taints::Taints;
 pub use trigger::Trigger;

@@ -20,6 +20,8 @@ pub mod kind;
 mod rbac;
 
 pub use rbac::{RBAC, Rule};
+#[doc(hidden)]
+pub use serde_json::json;
 
 use crate::objects::{Desired, Ownership};
 use crate::{ObjectRef, Primary};
@@ -194,7 +196,7 @@ macro_rules! object {
     ($reference:expr, { $($content:tt)* }) => {
         $crate::make::Object::<$crate::make::kind::Any>::with(
             $reference,
-            $crate::serde_json::json!({ $($content)* }),
+            $crate::make::json!({ $($content)* }),
         )
     };
 }
@@ -202,7 +204,6 @@ macro_rules! object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn content(desired: &Desired) -> Json {
         serde_json::from_str(&desired.content).unwrap()
