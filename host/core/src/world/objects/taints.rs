@@ -148,7 +148,7 @@ mod tests {
             primary,
             &answer,
             added,
-            (&mut Contentions::default(), 0),
+            (&Contentions::default(), 0),
         )
     }
 
@@ -193,7 +193,7 @@ mod tests {
                     &primary,
                     &Decision::Own(wanted.clone()),
                     TimeAdded::SetByUs(0),
-                    (&mut Contentions::default(), 0),
+                    (&Contentions::default(), 0),
                 );
                 assert_eq!(ours.steps, theirs.unwrap().steps, "{there} {content}");
             }

@@ -172,7 +172,7 @@ fn a_right_is_taken_away_whatever_holds_up_another_object() {
             rivals: Rivals::None,
         };
         let targets = [&there, &held, &data].map(|one| claimed(one, alone()));
-        all(&policy, &targets, desired, &mut Contentions::default())
+        all(&policy, &targets, desired, &Contentions::default())
     };
     // What else is removed may be what cannot be written is to replace, and nothing else is made.
     let planned = plan(&[wanted(&held), Desired::Finalizer, gone(&data), gone(&there)]).unwrap();
