@@ -66,14 +66,12 @@ pub(super) fn step(
 ) -> Result<Option<Step>, Hindered> {
     let removes = |rest: Rest| all.iter().any(|one| rest.has(wanting, one));
     match one {
-        Desired::Whole(one) => {
-            whole::plan(wanting, one, contentions).map_err(|failure| {
-                match remove::is_kept_from_us(&failure) && removes(Rest::Removals) {
-                    true => Hindered::Waits(failure, Rest::Removals),
-                    false => hindered(failure, removes(Rest::Rights)),
-                }
-            })
-        }
+        Desired::Whole(one) => whole::plan(wanting, one, contentions).map_err(|failure| {
+            match remove::is_kept_from_us(&failure) && removes(Rest::Removals) {
+                true => Hindered::Waits(failure, Rest::Removals),
+                false => hindered(failure, removes(Rest::Rights)),
+            }
+        }),
         Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
             Ok(Planned::Step(step)) => Ok(step),
             Ok(Planned::Absent) => {
