@@ -6,6 +6,7 @@ mod apply;
 pub(crate) mod connections;
 mod deselected;
 mod documents;
+mod expected;
 mod fallback;
 mod finish;
 mod gather;

@@ -35,6 +35,10 @@ pub const APPROVAL: [&str; 3] = [APPROVED, APPROVED_BY, APPROVED_GROUPS];
 pub const BARRED: &str = "transom.dev/barred";
 /// Annotation of a kept revision: until when its faults are watched, and how many there were before it became active.
 pub const PROBATION: &str = "transom.dev/probation";
+/// Annotation of a kept revision: the plan with which it became active, as JSON.
+pub const PLAN: &str = "transom.dev/plan";
+/// Annotation of a kept revision while it is watched: the same for each primary that it would change, as digests.
+pub const EXPECTED: &str = "transom.dev/expected";
 /// Annotation of a kept revision: the manifests by which its components were pulled from registries, as JSON (decide,
 /// trigger): what their tags meant then.
 pub const MANIFESTS: &str = "transom.dev/manifests";

@@ -22,7 +22,7 @@ pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, K
 pub use labels::{LabelExpression, LabelOperator, LabelSelectorSpec};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use own::{AdoptSpec, OwnSpec, PruneSpec};
-pub use rollout::{ModeSpec, RolloutSpec};
+pub use rollout::{ModeSpec, RollbackSpec, RolloutSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

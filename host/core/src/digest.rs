@@ -21,6 +21,13 @@ impl Digest {
         Self::of_bytes(&bytes)
     }
 
+    /// Its first eight bytes.
+    pub(crate) fn head(&self) -> u64 {
+        self.0
+            .first_chunk()
+            .map_or(0, |head| u64::from_be_bytes(*head))
+    }
+
     /// Digest of a value that is put together from parts, without a copy of them; the same as that of the whole value.
     pub(crate) fn of_parts(part: &Part<'_>) -> Self {
         let mut bytes = Vec::new();

@@ -1,8 +1,10 @@
 //! The rollout of a policy: what makes a revision, the gates that a candidate passes in their order, and the decision
 //! about it. Asks no guest and reads no clock.
 
+pub mod expected;
 mod gate;
 pub mod history;
+mod probation;
 pub mod rehearsal;
 
 use crate::catalogue::Revision;
@@ -10,8 +12,9 @@ use crate::digest::Digest;
 use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
+use expected::Expected;
 pub use gate::Gate;
-use serde::{Deserialize, Serialize};
+pub use probation::{Faults, Probation, rolls_back};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,6 +89,8 @@ pub struct Candidate {
 pub struct Trial {
     /// What it would change.
     pub plan: FleetPlan,
+    /// The same for each primary, as digests, to compare what is written later.
+    pub expected: Expected,
     /// For how many primaries it makes a kind of change that has a limit.
     pub limited: BTreeMap<Limited, u32>,
     /// The primaries for which it breaks a limit, the contract or the grant, and the active revision does not.
@@ -107,6 +112,7 @@ impl Trial {
     pub fn failed(policy: &str, reason: KnownReason, why: &str) -> Self {
         Self {
             plan: FleetPlan::of(policy, [], Listed::default()),
+            expected: Expected::default(),
             limited: BTreeMap::new(),
             faults: Vec::new(),
             unstable: Vec::new(),
@@ -236,62 +242,6 @@ fn failed(trial: &Trial) -> Option<Verdict> {
 /// What an approval names: this revision with this plan, and no other.
 pub fn approval(id: &Digest, trial: &Trial) -> String {
     Digest::of(&json!(["approval", id.to_string(), trial.plan.digest])).to_string()
-}
-
-/// How long the faults of a revision are watched after it became active, in seconds.
-const WINDOW_SECONDS: i64 = 600;
-
-/// What is watched for a while after a revision became active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Probation {
-    /// Until when, in seconds since 1970.
-    until_seconds: i64,
-    /// How many primaries failed under the revision before by a fault of its guest.
-    pub faults: usize,
-}
-
-impl Probation {
-    /// That of a revision that becomes active now.
-    pub fn new(now_seconds: i64, faults: usize) -> Self {
-        Self {
-            until_seconds: now_seconds.saturating_add(WINDOW_SECONDS),
-            faults,
-        }
-    }
-
-    /// Whether it is over. It never lasts longer than from now on: the clock may have been set back.
-    pub fn is_over(&self, now_seconds: i64) -> bool {
-        let left = self.until_seconds.saturating_sub(now_seconds);
-        !(1..=WINDOW_SECONDS).contains(&left)
-    }
-
-    /// As it is kept.
-    fn text(self) -> String {
-        json!(self).to_string()
-    }
-}
-
-/// The primaries of a policy that fail now by a fault of its guest, as [`crate::failure::failing::proven`] counts it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Faults {
-    /// When they were counted, in seconds since 1970.
-    pub at_seconds: i64,
-    /// How many primaries there are.
-    pub primaries: usize,
-    /// Those that fail.
-    pub now: Vec<(ObjectRef, KnownReason, String)>,
-}
-
-/// Why a new revision is taken back: more primaries fail by a fault of its guest than before, at least one in a hundred.
-pub fn rolls_back(before: usize, now: &Faults) -> Option<String> {
-    let (count, all) = (now.now.len(), now.primaries);
-    let (_, reason, why) = now.now.first()?;
-    let least = all.div_ceil(100).max(1);
-    let named = names(now.now.iter().map(|(primary, _, _)| primary));
-    (count >= before + least).then(|| {
-        format!("{count} of {all} primaries failed after it became active, {before} before ({named}): {reason:?}: {why}")
-    })
 }
 
 fn names<'a>(primaries: impl Iterator<Item = &'a ObjectRef>) -> String {
@@ -565,6 +515,7 @@ mod tests {
         };
         Trial {
             plan: FleetPlan::of("p", [planned], Listed::default()),
+            expected: Expected::default(),
             limited: BTreeMap::new(),
             faults: Vec::new(),
             unstable: Vec::new(),

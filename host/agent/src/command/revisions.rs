@@ -13,6 +13,7 @@ use transom_api::{API_VERSION, KIND};
 use transom_cluster::Cluster;
 use transom_core::document::emit::to_yaml;
 use transom_core::object::Object;
+use transom_core::plan::fleet::FleetPlan;
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::history::{
@@ -37,17 +38,20 @@ pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<End
         match args.output {
             OutputFormat::Table => {
                 screen.line(format_args!(
-                    "{:>6}  {:<10}  {:<10}  {:<20}  {:<19}  WHY",
-                    "NUMBER", "REVISION", "STATE", "KEPT SINCE", "DECIDE"
+                    "{:>6}  {:<10}  {:<10}  {:<20}  {:<19}  {:<13}  WHY",
+                    "NUMBER", "REVISION", "STATE", "KEPT SINCE", "DECIDE", "CHANGED"
                 ));
                 for record in history.records() {
                     screen.line(format_args!(
-                        "{:>6}  {:<10}  {:<10}  {:<20}  {:<19}  {}",
+                        "{:>6}  {:<10}  {:<10}  {:<20}  {:<19}  {:<13}  {}",
                         record.number,
                         short(&record.id),
                         state(record, active == Some(record.id)),
                         record.created.as_deref().unwrap_or("-"),
                         record.decide.get(..19).unwrap_or(&record.decide),
+                        record
+                            .plan()
+                            .map_or_else(|| "-".to_owned(), |plan| changed(&plan)),
                         record.barred.as_deref().unwrap_or(""),
                     ));
                 }
@@ -60,6 +64,7 @@ pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<End
                         "state": state(record, active == Some(record.id)),
                         "keptSince": record.created, "decide": record.decide,
                         "trigger": record.trigger, "why": record.barred, "spec": &*record.spec,
+                        "plan": record.plan(),
                     })
                 };
                 let all: Vec<Value> = history.records().iter().map(shown).collect();
@@ -71,6 +76,14 @@ pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<End
         }
         Ok(Ending::Right)
     })?
+}
+
+/// For how many of its primaries a revision changed something when it became active.
+fn changed(plan: &FleetPlan) -> String {
+    format!(
+        "{} of {}",
+        plan.primaries.would_change, plan.primaries.total
+    )
 }
 
 fn state(record: &Record, active: bool) -> &'static str {

@@ -9,6 +9,7 @@ use transom_core::object::Object;
 use transom_core::plan::fleet::Writes;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
+use transom_core::rollout::expected::Mark;
 use transom_core::work::Key;
 
 /// What one reconcile read, decided and would write.
@@ -22,6 +23,8 @@ pub(crate) struct Account {
     pub(crate) steps: Vec<Step>,
     /// The effects of what would be written, for `transom plan`.
     pub(crate) writes: Writes,
+    /// What stands for the question and for what is desired, for the trial of a candidate.
+    pub(crate) mark: Option<Mark>,
     /// What of it has a limit.
     pub(crate) limited: Kinds,
     /// When time alone starts the next reconcile, in milliseconds from then.
@@ -195,15 +198,14 @@ impl Accounts {
         if self.holds == Holds::Steps || steps.is_empty() {
             return;
         }
-        let before: Vec<&Object> = before.into_iter().collect();
-        let of = |step: &Step| {
-            let mut before = before.iter();
-            before.find(|object| object.reference == *step.target())
-        };
         // Not under the lock: kubeconfigs are compared.
-        let mut writes = Writes::default();
-        writes.add(steps.iter().map(|step| (step, of(step).copied())));
+        let writes = writes_of(steps, before);
         self.change(key, |account| account.writes.append(writes));
+    }
+
+    /// Records what stands for the question and for what is desired.
+    pub(crate) fn marked(&self, key: &Key, mark: Mark) {
+        self.note(key, |account| account.mark = Some(mark));
     }
 
     /// Takes all accounts away.
@@ -221,6 +223,21 @@ impl Accounts {
             .map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone())
             .unwrap_or_default()
     }
+}
+
+/// The effects of steps; `before` are the objects as they were read.
+pub(crate) fn writes_of<'a>(
+    steps: &[Step],
+    before: impl IntoIterator<Item = &'a Object>,
+) -> Writes {
+    let before: Vec<&Object> = before.into_iter().collect();
+    let of = |step: &Step| {
+        let mut before = before.iter();
+        before.find(|object| object.reference == *step.target())
+    };
+    let mut writes = Writes::default();
+    writes.add(steps.iter().map(|step| (step, of(step).copied())));
+    writes
 }
 
 /// The outcome of a plan that is not carried out. Every step counts as done, so that the steps that would follow, such

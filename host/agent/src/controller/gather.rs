@@ -10,6 +10,7 @@ use crate::policies::load::Loaded;
 use std::sync::Arc;
 use transom_core::contract::decide::{Form, Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
+use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::inputs::secrets::Secrets;
@@ -20,6 +21,7 @@ use transom_core::plan::prune::{Candidate, Undesired};
 use transom_core::plan::{Claimed, Other, Step, TimeAdded};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{self, Next, Rounds};
+use transom_core::rollout::expected;
 use transom_core::work::Key;
 
 /// Everything that a decision rests on.
@@ -45,6 +47,8 @@ pub(super) struct Subject {
     /// The objects that others made and that the policy may write, each as it is.
     pub(super) others: Vec<Other>,
     pub(super) inputs: Vec<Input>,
+    /// Digest of them exactly as they were read, where plans are compared.
+    pub(super) read: Option<Digest>,
     pub(super) kubeconfigs: Kubeconfigs,
     pub(super) secrets: Secrets,
     pub(super) time_added: TimeAdded,
@@ -198,6 +202,7 @@ impl Reader<'_> {
             certain: None,
             others: Vec::new(),
             inputs: Vec::new(),
+            read: None,
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
             secrets: Secrets::default(),
             room_before: self.touched.room.used(),
@@ -250,6 +255,8 @@ impl Reader<'_> {
         };
         let digest = inputs::digest(&view, &found, &inputs);
         self.touched.reconcile.inputs = Some(digest.to_string());
+        let compared = controller.compares(self.loaded);
+        let read = compared.then(|| expected::inputs(&found, &inputs));
         let (targets, others) = self.written(&primary, &found, targets, &others).await?;
         Ok(Subject {
             time_added: self.time_added(&primary).await,
@@ -259,6 +266,7 @@ impl Reader<'_> {
             certain,
             others,
             inputs,
+            read,
             kubeconfigs,
             secrets,
             room_before,

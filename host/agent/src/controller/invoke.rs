@@ -1,11 +1,12 @@
 //! Stage 5, invoke: asks the guest what it wants. A call blocks the thread that it is on; the pool sees to it that a
 //! hanging guest does not hold up other policies.
 
-use crate::controller::gather::Gathered;
-use crate::controller::{Controller, Ended};
+use crate::controller::gather::{Gathered, Subject};
+use crate::controller::{Admitted, Controller, Ended};
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest;
 use transom_core::contract::{Context, Timed};
+use transom_core::failure::Failure;
 use transom_core::requirements;
 use transom_core::world::Answer;
 use transom_engine::Question;
@@ -27,25 +28,8 @@ impl Controller {
                 answer: None,
             });
         };
-        let loaded = &gathered.admitted.loaded;
-        let (guest, described) = (&loaded.decide, &loaded.revision.decide);
         let key = &gathered.admitted.work.key;
-        let question = Question {
-            context: &self.context(described),
-            object: &subject.primary,
-            primary: &subject.view,
-            described,
-            inputs: &subject.inputs,
-        };
-        let asked = guest
-            .decide(&loaded.limits, &question)
-            .and_then(|call| self.answer(loaded, key, guest.decides_by(), call))
-            .and_then(|answered| {
-                let data = self.template_data(&subject.primary);
-                let policy = &loaded.revision.policy;
-                answered.map_err(|refusal| requirements::refused(policy, &data, described, refusal))
-            });
-        match asked {
+        match self.ask(&gathered.admitted, subject, self.clock.now_seconds()) {
             Err(failure) => Err(gathered.touched.end(failure)),
             Ok(Timed {
                 answer,
@@ -62,10 +46,40 @@ impl Controller {
         }
     }
 
+    /// Asks the guest that decides, as of this time.
+    pub(super) fn ask(
+        &self,
+        admitted: &Admitted,
+        subject: &Subject,
+        now_seconds: i64,
+    ) -> Result<Timed<Box<dyn Answer>>, Failure> {
+        let loaded = &admitted.loaded;
+        let (guest, described) = (&loaded.decide, &loaded.revision.decide);
+        let question = Question {
+            context: &self.context_at(described, now_seconds),
+            object: &subject.primary,
+            primary: &subject.view,
+            described,
+            inputs: &subject.inputs,
+        };
+        guest
+            .decide(&loaded.limits, &question)
+            .and_then(|call| self.answer(loaded, &admitted.work.key, guest.decides_by(), call))
+            .and_then(|answered| {
+                let data = self.template_data(&subject.primary);
+                let policy = &loaded.revision.policy;
+                answered.map_err(|refusal| requirements::refused(policy, &data, described, refusal))
+            })
+    }
+
     /// What a guest is given beside its arguments.
     pub(super) fn context(&self, guest: &Guest) -> Context {
+        self.context_at(guest, self.clock.now_seconds())
+    }
+
+    fn context_at(&self, guest: &Guest, now_seconds: i64) -> Context {
         Context {
-            now_seconds: self.clock.now_seconds(),
+            now_seconds,
             settings: Arc::clone(&guest.settings),
             agent: self.facts.clone(),
         }

@@ -151,17 +151,7 @@ impl Controller {
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
         let revision = &admitted.loaded.revision;
-        let lowering = Lowering {
-            policy: &revision.policy,
-            guest: &revision.decide,
-            data: self.template_data(&subject.primary),
-            primary: &subject.view,
-            target: subject.target(),
-            inputs: &subject.inputs,
-            kubeconfigs: &subject.kubeconfigs,
-            secrets: &subject.secrets,
-            now_seconds: self.clock.now_seconds(),
-        };
+        let lowering = self.lowering(admitted, subject, self.clock.now_seconds());
         let desired = answer.lower(&lowering)?;
         let answered = answer.waits(&lowering)?;
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
@@ -176,7 +166,32 @@ impl Controller {
         let desires = self.feasible((&wanting, desired), answered, touched)?;
         self.accounts
             .would_write(wanting.key, &desires.plan.steps, subject.present());
+        let is_whole = desires.waits.is_none() && desires.refused.is_none();
+        if is_whole {
+            self.as_tried(admitted, subject, &wanting, &desires.plan.steps)?;
+        }
         Ok(desires)
+    }
+
+    /// What an answer is lowered with, as of this time.
+    pub(super) fn lowering<'a>(
+        &'a self,
+        admitted: &'a Admitted,
+        subject: &'a Subject,
+        now_seconds: i64,
+    ) -> Lowering<'a> {
+        let revision = &admitted.loaded.revision;
+        Lowering {
+            policy: &revision.policy,
+            guest: &revision.decide,
+            data: self.template_data(&subject.primary),
+            primary: &subject.view,
+            target: subject.target(),
+            inputs: &subject.inputs,
+            kubeconfigs: &subject.kubeconfigs,
+            secrets: &subject.secrets,
+            now_seconds,
+        }
     }
 
     /// What is planned of all that is desired, and what it waits for.

@@ -33,6 +33,7 @@ use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
+use transom_core::rollout::expected::Expected;
 use transom_core::rollout::{Faults, Trial};
 use transom_core::work::{Cause, Key};
 
@@ -91,7 +92,9 @@ impl Controller {
             second = Some(shadow.0.again(&queue, &self.memory, first.keys()).await);
             unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
         }
+        let marks = first.values().filter_map(|tried| tried.account.mark);
         let trial = Trial {
+            expected: Expected::of(shadow.0.clock.now_seconds(), marks),
             unsettled,
             ..self.compare(&policy.name, &first, second.as_ref())
         };
@@ -271,6 +274,7 @@ impl Controller {
         Trial {
             limited: limited(first),
             plan: FleetPlan::of(policy, planned, Listed::default()),
+            expected: Expected::default(),
             faults,
             unstable,
             unsettled: Vec::new(),

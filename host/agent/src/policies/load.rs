@@ -18,6 +18,7 @@ use transom_core::digest::Digest;
 use transom_core::policy::budget::usage::Usage;
 use transom_core::policy::{Policy, bound, check, manifest};
 use transom_core::rollout::Gate;
+use transom_core::rollout::expected::Expecting;
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
 /// One policy ready to be reconciled: what decisions need, and the compiled guests.
@@ -35,6 +36,8 @@ pub(crate) struct Loaded {
     pub(crate) limits: Limits,
     /// What the calls used so far.
     pub(crate) usage: Arc<Mutex<Usage>>,
+    /// What its trial planned, while it is watched.
+    pub(crate) expecting: Option<Arc<Expecting>>,
 }
 
 impl Loaded {
@@ -51,6 +54,7 @@ impl Loaded {
         };
         Self {
             revision: Arc::new(revision),
+            expecting: None,
             ..self.clone()
         }
     }
@@ -193,6 +197,7 @@ pub(super) fn assemble(
         keys,
         limits,
         usage: Arc::default(),
+        expecting: None,
     })
 }
 

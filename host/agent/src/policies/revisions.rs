@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_artifacts::Unread;
 use transom_cluster::{Cluster, ReadFailure};
+use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::reference::ObjectRef;
@@ -53,6 +54,8 @@ pub(crate) struct Note {
     pub(super) active: Vec<Record>,
     /// Revisions that may not become active again, and why.
     pub(super) barred: Vec<(Record, String)>,
+    /// The revision that is watched, if there is one.
+    pub(super) watched: Option<Digest>,
     /// How many revisions are kept.
     pub(super) keep: u32,
     /// Whether the policy is gone, and all its revisions with it.
@@ -176,6 +179,8 @@ impl Components {
             let steps = history.learn(record, place);
             write(&*cluster, policy, steps, &mut history).await?;
         }
+        let steps = history.forget_expected(note.watched.as_ref(), place);
+        write(&*cluster, policy, steps, &mut history).await?;
         self.kept().use_history(policy, &history);
         if let Some(known) = revisions.known().as_mut() {
             known.insert(policy.to_owned(), history.clone());

@@ -7,7 +7,7 @@ mod fields;
 use crate::policy::bounds::{
     ANNOTATION, API_VERSION, DATA_KEY, FEW, LABEL, MANY, PATTERN, PLACE, TAINT_KEY, TEMPLATE,
 };
-use crate::policy::rollout::HISTORY;
+use crate::policy::rollout::{HISTORY, RollbackSpec};
 use crate::policy::{Budgeted, EverySpec, Limited, LimitsSpec, OnFailureSpec};
 use crate::status::{MAX_LISTED, MAX_TOP_FAILURES, MAX_WITHHELD};
 use cel::RULES;

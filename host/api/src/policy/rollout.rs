@@ -17,6 +17,55 @@ pub struct RolloutSpec {
     /// How many revisions are kept for a rollback, 2 to 50.
     #[serde(default = "default_history")]
     pub history: u32,
+    /// When a revision that has become active is taken back.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub rollback: RollbackSpec,
+}
+
+/// When a revision that has become active is taken back: while it is watched, so many more primaries fail than before by a
+/// fault of its guest, or because what it plans is not what was tried. The larger of a number and a share counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RollbackSpec {
+    /// Seconds for which it is watched, from a minute to a day. It counts for revisions that become active from then on.
+    #[serde(default = "default_window")]
+    pub window_seconds: u32,
+    /// Number of primaries, at least 1.
+    #[serde(default = "default_level")]
+    pub count: u32,
+    /// Percentage of the policy's primaries.
+    #[serde(default = "default_level")]
+    pub percent: u32,
+}
+
+impl RollbackSpec {
+    /// The shortest and the longest time for which a revision is watched, in seconds.
+    pub const WINDOW: (u32, u32) = (60, 86_400);
+}
+
+impl Default for RollbackSpec {
+    fn default() -> Self {
+        Self {
+            window_seconds: default_window(),
+            count: default_level(),
+            percent: default_level(),
+        }
+    }
+}
+
+/// Ten minutes.
+fn default_window() -> u32 {
+    600
+}
+
+fn default_level() -> u32 {
+    1
+}
+
+/// An agent before it had this field reads a revision that does not say it.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_usual(rollback: &RollbackSpec) -> bool {
+    *rollback == RollbackSpec::default()
 }
 
 fn default_history() -> u32 {
@@ -28,6 +77,7 @@ impl Default for RolloutSpec {
         Self {
             mode: ModeSpec::default(),
             history: default_history(),
+            rollback: RollbackSpec::default(),
         }
     }
 }

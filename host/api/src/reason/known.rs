@@ -71,6 +71,9 @@ words! {
         "Use another version of the guest: its answer may depend on its input only, and has to stay when it is written.";
     RolledBack, Held: "The newest revision of the policy failed after it became active, and the one before is active again.",
         "See the cause in the message. Change the policy or its component: this revision does not become active again.";
+    Diverged, Invalid: "From the same inputs, the new revision plans something else for this primary than its trial did. It is not written.",
+        "Nothing to do for this primary: with enough of them the revision is taken back, else it is tried again when the revision \
+         is not watched any more. Compare the agent's version and flags with those of the trial, and report it.";
     Verified, Held: "The components of the policy are signed by the keys that it trusts.", "Nothing to do.";
     LimitReached, Held:
         "The policy has changed as many primaries in this interval as spec.limits allows. Nothing is written for this \

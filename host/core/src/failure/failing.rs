@@ -62,6 +62,12 @@ pub fn proven(reason: &Reason, failures: u32) -> Option<KnownReason> {
     fault(reason).filter(|reason| !waits(reason))
 }
 
+/// The reason that counts against a revision that is new: a proven fault of its guest, or another plan than was tried.
+pub fn counts(reason: &Reason, failures: u32) -> Option<KnownReason> {
+    let diverged = reason.known().filter(|one| *one == KnownReason::Diverged);
+    diverged.or_else(|| proven(reason, failures))
+}
+
 /// Since when a guest fails for a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailingSince {

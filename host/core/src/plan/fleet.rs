@@ -227,6 +227,12 @@ impl FleetPlan {
         self.primaries.would_change > 0
     }
 
+    /// The plan as text of at most this size, as far as it lists anything.
+    pub fn shortened(mut self, bytes: usize) -> String {
+        self.fit(bytes);
+        serde_json::to_string(&self).unwrap_or_default()
+    }
+
     /// Takes the last half of the largest list away, until the plan has at most this size or lists nothing.
     fn fit(&mut self, bytes: usize) {
         while size(self) > bytes {

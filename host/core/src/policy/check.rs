@@ -10,7 +10,7 @@ use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::policy::selector::Selector;
 use crate::reference::dns;
-use crate::rollout;
+use crate::rollout::identity;
 use crate::world::World;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -19,6 +19,7 @@ use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::rollout::HISTORY;
 use transom_api::policy::{
     FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec, PrimarySpec,
+    RollbackSpec, RolloutSpec,
 };
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
@@ -39,12 +40,8 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         return wrong("metadata.name", why);
     }
     let written = Arc::new(spec.clone());
-    let identity = rollout::identity(&spec);
-    let (fewest, most) = HISTORY;
-    if !(fewest..=most).contains(&spec.rollout.history) {
-        let why = format!("must be from {fewest} to {most}");
-        return wrong("spec.rollout.history", why);
-    }
+    let identity = identity(&spec);
+    rollout(&spec.rollout)?;
     let primary = primary(&spec.primary)?;
     guest("spec.guests.decide", &spec.guests.decide)?;
     if let Some(trigger) = &spec.guests.trigger {
@@ -82,6 +79,24 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
         spec: written,
         identity,
     })
+}
+
+fn rollout(spec: &RolloutSpec) -> Checked<()> {
+    let from = |field: &str, value: u32, (least, most): (u32, u32)| match (least..=most)
+        .contains(&value)
+    {
+        true => Ok(()),
+        false => wrong(
+            format!("spec.rollout.{field}"),
+            format!("must be from {least} to {most}"),
+        ),
+    };
+    from("history", spec.history, HISTORY)?;
+    let rollback = spec.rollback;
+    let window = RollbackSpec::WINDOW;
+    from("rollback.windowSeconds", rollback.window_seconds, window)?;
+    from("rollback.count", rollback.count, (1, u32::MAX))?;
+    from("rollback.percent", rollback.percent, (0, 100))
 }
 
 fn limits(spec: &LimitsSpec) -> Checked<()> {

@@ -8,7 +8,6 @@ use crate::digest::Digest;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::projection::path;
-use crate::rollout::Probation;
 pub use patch::{leaves, merge_patch};
 pub use record::{Manifests, Record};
 use serde_json::{Value, json};
@@ -123,8 +122,13 @@ impl History {
         let mut steps = vec![match known {
             Some(known) => {
                 let mut fields = vec![("revision".to_owned(), json!(number))];
-                let probation = record.probation.map(Probation::text);
-                fields.extend(probation.map(|text| (annotation(labels::PROBATION), json!(text))));
+                let probation = record.probation.map(|one| json!(one.text()));
+                fields.extend(probation.map(|text| (annotation(labels::PROBATION), text)));
+                if let Some(plan) = &record.plan {
+                    fields.push((annotation(labels::PLAN), json!(**plan)));
+                    let expected = record.expected.as_deref();
+                    fields.push((annotation(labels::EXPECTED), json!(expected)));
+                }
                 patch(known, place, fields)
             }
             None => Step::Create {
@@ -152,6 +156,21 @@ impl History {
             )
         };
         text.map(step).into_iter().collect()
+    }
+
+    /// The steps that forget what was planned for each primary, of all revisions but this one: it is large, and only compared
+    /// while a revision is watched.
+    pub fn forget_expected(&self, watched: Option<&Digest>, place: Place<'_>) -> Vec<Step> {
+        let all = self.records.iter();
+        let surplus = all.filter(|one| one.expected.is_some() && watched != Some(&one.id));
+        let forget = |one| {
+            patch(
+                one,
+                place,
+                vec![(annotation(labels::EXPECTED), Value::Null)],
+            )
+        };
+        surplus.map(forget).collect()
     }
 
     /// The steps that make room for a record: the oldest beyond `keep` go, of those that are barred or of the others. The
@@ -215,11 +234,13 @@ fn patch(record: &Record, place: Place<'_>, fields: Vec<(String, Value)>) -> Ste
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::fleet::{FleetPlan, Listed};
     use crate::policy::manifest;
-    use crate::rollout::identity;
+    use crate::rollout::expected::{Expected, Expecting, Mark};
+    use crate::rollout::{Probation, identity};
     use crate::sample::kubeconfig_manifest;
     use std::sync::Arc;
-    use transom_api::policy::PolicySpec;
+    use transom_api::policy::{PolicySpec, RollbackSpec};
 
     const PLACE: Place<'_> = Place {
         namespace: "transom",
@@ -242,6 +263,8 @@ mod tests {
             barred: None,
             created: None,
             probation: None,
+            plan: None,
+            expected: None,
             owner: None,
             version: String::new(),
         }
@@ -284,7 +307,7 @@ mod tests {
         let mut objects = Vec::new();
         for (settings, faults) in [(1, 3), (2, 4), (1, 5)] {
             let new = Record {
-                probation: Some(Probation::new(1_000, faults)),
+                probation: Some(Probation::new(1_000, faults, RollbackSpec::default())),
                 ..record(settings)
             };
             let steps = History::of("external", &objects).activate(&new, PLACE, 10);
@@ -293,12 +316,44 @@ mod tests {
             let kept = history.active().unwrap().probation;
             assert_eq!(kept, new.probation);
         }
-        let probation = Probation::new(1_000, 0);
+        let probation = Probation::new(1_000, 0, RollbackSpec::default());
         assert!(!probation.is_over(1_000) && !probation.is_over(1_599));
         assert!(
             probation.is_over(1_600) && probation.is_over(900),
             "the clock was set back"
         );
+    }
+
+    #[test]
+    fn a_plan_is_kept_with_its_revision_and_each_primary_only_while_it_is_watched() {
+        let mut objects = Vec::new();
+        let plan = FleetPlan::of("external", [], Listed::default());
+        let history = |objects: &[Object]| History::of("external", objects);
+        for (settings, asked) in [(1, 1), (2, 2), (1, 3)] {
+            let mark = Mark { asked, planned: 7 };
+            let expecting = Expecting {
+                expected: Expected::of(1_000, [mark].into_iter()),
+                probation: Probation::new(1_000, 0, RollbackSpec::default()),
+            };
+            let new = record(settings).with(&plan, &expecting);
+            let steps = history(&objects).activate(&new, PLACE, 10);
+            apply(&mut objects, steps);
+            let steps = history(&objects).forget_expected(Some(&new.id), PLACE);
+            apply(&mut objects, steps);
+            let kept = history(&objects);
+            assert_eq!(kept.active().unwrap().expecting(), Some(expecting));
+            let others = kept.records().iter().filter(|one| one.id != new.id);
+            assert!(
+                others
+                    .into_iter()
+                    .all(|one| one.expecting().is_none() && one.plan.is_some())
+            );
+        }
+        let steps = history(&objects).forget_expected(None, PLACE);
+        assert_eq!(steps.len(), 1);
+        apply(&mut objects, steps);
+        assert_eq!(history(&objects).active().unwrap().expecting(), None);
+        assert!(history(&objects).forget_expected(None, PLACE).is_empty());
     }
 
     #[test]

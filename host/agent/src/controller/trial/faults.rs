@@ -36,7 +36,7 @@ pub(super) fn faults_in(memory: &SharedMemory, policy: &str) -> Faults {
     let mut faults = Faults::default();
     memory.each_result(policy, |key, last| {
         faults.primaries += 1;
-        if let Some(reason) = failing::proven(&last.reason, last.failures) {
+        if let Some(reason) = failing::counts(&last.reason, last.failures) {
             let fault = ((*key.primary).clone(), reason, last.message.clone());
             faults.now.push(fault);
         }

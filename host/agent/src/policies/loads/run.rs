@@ -334,6 +334,7 @@ mod tests {
     use crate::policies::wanted::Wanted;
     use crate::policies::{BUILTIN, Found, Written};
     use serde_json::json;
+    use transom_api::policy::RollbackSpec;
     use transom_artifacts::{Base, Sources};
     use transom_core::digest::Digest;
     use transom_core::rollout::Probation;
@@ -454,7 +455,7 @@ mod tests {
             record.spec = Arc::new(spec);
             record.id = Digest::of_bytes(digest.as_bytes());
             (record.number, record.decide) = (number, digest.to_owned());
-            record.probation = Some(Probation::new(0, 0));
+            record.probation = Some(Probation::new(0, 0, RollbackSpec::default()));
             history.put(&record.name(), Some(record));
         }
         let wanted = Wanted::to_restore(&written, false).unwrap();

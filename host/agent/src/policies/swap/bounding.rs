@@ -119,6 +119,8 @@ impl Swap {
             if known.catalogue.revision(name) != Some(&revision) {
                 let loaded = Loaded {
                     revision: Arc::clone(&revision),
+                    // It was not tried with these bounds.
+                    expecting: None,
                     ..Loaded::clone(good)
                 };
                 known.catalogue = known.catalogue.bounding(revision);

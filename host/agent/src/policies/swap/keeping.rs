@@ -55,6 +55,7 @@ impl Swap {
             uid: None,
             active: Vec::new(),
             barred: Vec::new(),
+            watched: None,
             keep: RolloutSpec::default().history,
             gone: true,
         };
@@ -64,11 +65,13 @@ impl Swap {
         let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
         let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
         let good = self.good.get(name).map(|good| Record::of(&good.revision));
-        let passed = newest.pending.as_ref().and_then(|pending| {
-            let mut record = Record::of(&pending.loaded.revision);
-            record.probation = Some(pending.passed.as_ref()?.probation);
-            Some(record)
-        });
+        let passed = newest
+            .pending
+            .as_ref()
+            .and_then(|pending| Some(pending.passed.as_ref()?.record.clone()));
+        let watched = good.as_ref();
+        let watched = watched.filter(|_| self.probations.contains_key(name));
+        let watched = passed.as_ref().or(watched).map(|record| record.id);
         // What works is not what should while the kept revision is being loaded.
         let counts = |record: &Record| {
             !self.recalled.contains(name) && self.barred(name, &record.id).is_none()
@@ -79,6 +82,7 @@ impl Swap {
             barred: (self.bars.get(name).into_iter())
                 .flat_map(|bars| bars.values().cloned())
                 .collect(),
+            watched,
             keep: keep.unwrap_or(note.keep),
             gone: false,
             ..note
@@ -214,8 +218,9 @@ impl Swap {
     fn put_passed(&mut self, policy: &Arc<str>, loaded: Arc<Loaded>, passed: Passed) -> Changes {
         let changes = self.put_to_work(policy, Arc::clone(&loaded));
         if let Some(probation) = self.probations.get_mut(policy) {
-            probation.terms = Some(passed.probation);
+            probation.terms = passed.record.probation;
         }
+        let works = self.good.get(policy).map_or(loaded, Arc::clone);
         let mut known = self.active.lock();
         if !passed.approved.is_empty() {
             known.plans.insert(Arc::clone(policy), passed.approved);
@@ -223,7 +228,7 @@ impl Swap {
         if let Some(rehearsed) = passed.rehearsed {
             known
                 .rehearsed
-                .insert(Arc::clone(policy), (loaded, rehearsed));
+                .insert(Arc::clone(policy), (works, rehearsed));
         }
         drop(known);
         changes

@@ -86,23 +86,31 @@ impl Swap {
     /// Takes the faults of a policy whose active revision is new. Too many of them put the revision before it to work
     /// again, and bar the new one.
     pub(in crate::policies) fn observed(&mut self, name: &Arc<str>, now: &Faults) -> Changes {
-        let Some(probation) = self.probations.get_mut(name) else {
+        let (Some(probation), Some(failed)) = (self.probations.get_mut(name), self.good.get(name))
+        else {
             return Changes::new();
         };
+        let failed = Arc::clone(failed);
+        let newest = self.newest.get(name).and_then(|one| one.policy.as_ref());
+        let rollback = newest
+            .unwrap_or(&failed.revision.policy)
+            .spec
+            .rollout
+            .rollback;
         // The revision before may have had faults, too.
-        let begins = || rollout::Probation::new(now.at_seconds, now.now.len());
+        let begins = || rollout::Probation::new(now.at_seconds, now.now.len(), rollback);
         let terms = *probation.terms.get_or_insert_with(begins);
         if terms.is_over(now.at_seconds) {
             self.probations.remove(name);
+            // What was planned for each primary is kept no longer.
+            self.note(name);
             return Changes::new();
         }
-        let Some(why) = rollout::rolls_back(terms.faults, now) else {
+        let Some(why) = rollout::rolls_back(terms.faults, now, rollback) else {
             return Changes::new();
         };
         let before = Arc::clone(&probation.before);
-        let (Some(failed), Some(newest)) =
-            (self.good.get(name).cloned(), self.newest.get_mut(name))
-        else {
+        let Some(newest) = self.newest.get_mut(name) else {
             return Changes::new();
         };
         // A revision that was active before other signatures were demanded, or before a name stood for another key, may

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
-use transom_core::rollout::{self, Candidate, Gate};
+use transom_core::rollout::history::Record;
+use transom_core::rollout::{Candidate, Gate};
 
 /// A revision that was loaded whole and is not active.
 pub(super) struct Pending {
@@ -33,8 +34,8 @@ pub(super) struct Pending {
 /// What a candidate that passed all gates takes with it.
 #[derive(Clone)]
 pub(super) struct Passed {
-    /// How long its faults are watched.
-    pub(super) probation: rollout::Probation,
+    /// What is kept of it: also its plan, and for how long it is watched.
+    pub(super) record: Record,
     /// What was approved, by what it counts for the limits; nothing when it needed no approval.
     pub(super) approved: BTreeMap<Limited, u32>,
     /// What its trial found right as it is.
@@ -198,8 +199,22 @@ impl Swap {
         changes
     }
 
+    /// The same revision with what its trial planned, as long as that is kept.
+    fn expecting(&self, name: &str, loaded: Arc<Loaded>) -> Arc<Loaded> {
+        let history = self.histories.get(name);
+        let record = history.and_then(|history| history.find(&loaded.revision.id()));
+        match record.and_then(Record::expecting) {
+            None => loaded,
+            expecting => Arc::new(Loaded {
+                expecting: expecting.map(Arc::new),
+                ..(*loaded).clone()
+            }),
+        }
+    }
+
     /// Puts a revision to work that was loaded whole, and has that kept.
     pub(super) fn put_to_work(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
+        let loaded = self.expecting(name, loaded);
         let Some(newest) = self.newest.get_mut(name) else {
             return Changes::new();
         };

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
+use transom_core::rollout::expected::Expecting;
 use transom_core::rollout::history::Record;
 use transom_core::rollout::{self, Approved, Candidate, Probation, Trial, Verdict};
 
@@ -179,9 +180,13 @@ impl Swap {
         let Some(pending) = newest.and_then(|newest| newest.pending.as_mut()) else {
             return Changes::new();
         };
-        let probation = Probation::new(tried.now_seconds, tried.trial.active_faults);
+        let rollback = revision.policy.spec.rollout.rollback;
+        let expecting = Expecting {
+            expected: tried.trial.expected.clone(),
+            probation: Probation::new(tried.now_seconds, tried.trial.active_faults, rollback),
+        };
         pending.passed = Some(Passed {
-            probation,
+            record: Record::of(revision).with(&tried.trial.plan, &expecting),
             approved: rollout::approved(revision, &tried.trial, &tried.approved),
             rehearsed: tried.rehearsed,
         });

@@ -179,7 +179,16 @@ pub(super) fn of_budget() -> Vec<(&'static str, Value)> {
 /// Those of how a new revision becomes active.
 pub(super) fn of_rollout() -> Vec<(&'static str, Value)> {
     let (least, most) = HISTORY;
-    vec![("history", json!({"minimum": least, "maximum": most}))]
+    let (shortest, longest) = RollbackSpec::WINDOW;
+    vec![
+        ("history", json!({"minimum": least, "maximum": most})),
+        (
+            "rollback.windowSeconds",
+            json!({"minimum": shortest, "maximum": longest}),
+        ),
+        ("rollback.count", json!({"minimum": 1})),
+        ("rollback.percent", json!({"maximum": 100})),
+    ]
 }
 
 /// Those of what becomes of what was applied while a guest fails.

@@ -5,10 +5,12 @@ use crate::catalogue::Revision;
 use crate::digest::Digest;
 use crate::object::Object;
 use crate::plan::Step;
+use crate::plan::fleet::FleetPlan;
 use crate::policy::Policy;
 use crate::policy::check;
 use crate::policy::manifest::{Manifest, PolicyError};
 use crate::reference::ObjectRef;
+use crate::rollout::expected::{Expected, Expecting};
 use crate::rollout::{Probation, identity, short};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +18,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::policy::PolicySpec;
 use transom_api::{API_VERSION, KIND, labels};
+
+/// Maximum size of a plan that is kept with a revision, in bytes of JSON: some twenty revisions of each policy are kept.
+const PLAN: usize = 16 << 10;
 
 /// The manifests by which the components of a revision were pulled from registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +73,10 @@ pub struct Record {
     pub created: Option<String>,
     /// What is watched since it became active.
     pub probation: Option<Probation>,
+    /// The plan with which it became active last, as it is kept.
+    pub(super) plan: Option<Arc<str>>,
+    /// The same for each primary, while it is watched, as it is kept.
+    pub(super) expected: Option<Arc<str>>,
     /// The uid of the policy object that it goes with, if there is one.
     pub(super) owner: Option<String>,
     /// The object's version; empty for one that is not kept yet.
@@ -91,6 +100,8 @@ impl Record {
             barred: None,
             created: None,
             probation: None,
+            plan: None,
+            expected: None,
             owner: None,
             version: String::new(),
         }
@@ -127,10 +138,34 @@ impl Record {
             created: object.meta("creationTimestamp").map(str::to_owned),
             probation: (object.annotation(labels::PROBATION))
                 .and_then(|text| serde_json::from_str(text).ok()),
+            plan: object.annotation(labels::PLAN).map(Arc::from),
+            expected: object.annotation(labels::EXPECTED).map(Arc::from),
             owner: text("/metadata/ownerReferences/0/uid"),
             version: object.version.clone(),
         })
         .filter(|record| object.reference.name == record.name())
+    }
+
+    /// The same, with what it becomes active with: what its trial planned, and for how long it is watched.
+    #[must_use]
+    pub fn with(mut self, plan: &FleetPlan, expecting: &Expecting) -> Self {
+        self.probation = Some(expecting.probation);
+        self.plan = Some(plan.clone().shortened(PLAN).into());
+        self.expected = expecting.expected.text().map(Arc::from);
+        self
+    }
+
+    /// The plan with which it became active last.
+    pub fn plan(&self) -> Option<FleetPlan> {
+        serde_json::from_str(self.plan.as_deref()?).ok()
+    }
+
+    /// What is compared while it is watched.
+    pub fn expecting(&self) -> Option<Expecting> {
+        Some(Expecting {
+            expected: Expected::read(self.expected.as_deref()?)?,
+            probation: self.probation?,
+        })
     }
 
     /// The policy of the revision.
@@ -188,7 +223,14 @@ impl Record {
         let probation = self.probation.map(|one| (labels::PROBATION, one.text()));
         let manifests = self.manifests.text();
         let manifests = manifests.map(|text| (labels::MANIFESTS, text));
+        let texts = [
+            (labels::PLAN, &self.plan),
+            (labels::EXPECTED, &self.expected),
+        ];
+        let texts = texts.into_iter();
+        let texts = texts.filter_map(|(label, text)| Some((label, text.as_ref()?.to_string())));
         let all = barred.into_iter().chain(probation).chain(manifests);
+        let all = all.chain(texts);
         let all: BTreeMap<_, _> = all.collect();
         (!all.is_empty()).then(|| json!(all))
     }

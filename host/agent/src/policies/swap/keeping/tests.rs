@@ -10,6 +10,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
+use transom_api::policy::RollbackSpec;
 use transom_artifacts::{Base, Gathered, Location, Sources};
 use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryOptions};
@@ -70,7 +71,7 @@ fn pass(swap: &mut Swap) -> Digest {
     swap.note(&policy());
     let pending = swap.pending(&policy()).unwrap();
     pending.passed = Some(Passed {
-        probation: Probation::new(0, 0),
+        record: Record::of(&pending.loaded.revision),
         approved: BTreeMap::new(),
         rehearsed: None,
     });
@@ -283,7 +284,8 @@ async fn neither_what_was_active_nor_the_newest_waits_for_the_registry_of_the_re
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = i64::try_from(now.as_secs()).unwrap();
     let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
-    passed.probation = Probation::new(now, 0);
+    let probation = Probation::new(now, 0, RollbackSpec::default());
+    passed.record.probation = Some(probation);
     swap.note(&policy());
     swap.keep_notes().await;
     assert_eq!(works(&swap), Some(active));

@@ -1,0 +1,91 @@
+//! Whether what is planned for a primary is what the trial of the revision planned for it, when both rest on the same.
+
+use super::account::writes_of;
+use super::gather::Subject;
+use super::{Admitted, Controller};
+use crate::policies::load::Loaded;
+use transom_api::KnownReason;
+use transom_core::failure::Failure;
+use transom_core::plan::contention::Contentions;
+use transom_core::plan::{self, Step, Wanting};
+use transom_core::rollout::expected::{Expecting, Question, planned};
+
+impl Controller {
+    /// Whether plans under a revision are compared, or are those of a trial.
+    pub(super) fn compares(&self, loaded: &Loaded) -> bool {
+        self.trial.is_some() || self.expecting(loaded).is_some()
+    }
+
+    /// What is compared now.
+    fn expecting<'a>(&self, loaded: &'a Loaded) -> Option<&'a Expecting> {
+        let expecting = loaded.expecting.as_deref();
+        expecting.filter(|one| !one.probation.is_over(self.clock.now_seconds()))
+    }
+
+    /// Notes in a trial what is planned; later fails when another thing is planned for the same question. The time is no
+    /// part of the question: when it alone makes the difference, the plan is as it was tried.
+    ///
+    /// # Errors
+    /// `Diverged`.
+    pub(super) fn as_tried(
+        &self,
+        admitted: &Admitted,
+        subject: &Subject,
+        wanting: &Wanting<'_>,
+        steps: &[Step],
+    ) -> Result<(), Failure> {
+        let question = Question {
+            key: &admitted.work.key,
+            facts: &self.facts,
+            primary: &subject.primary,
+            inputs: subject.read.as_ref(),
+            targets: &subject.targets,
+            others: &subject.others,
+        };
+        if self.trial.is_some() {
+            if !steps.is_empty() {
+                let mark = question.mark(&writes_of(steps, subject.present()));
+                self.accounts.marked(&admitted.work.key, mark);
+            }
+            return Ok(());
+        }
+        let Some(expecting) = self.expecting(&admitted.loaded) else {
+            return Ok(());
+        };
+        let (expected, until) = (&expecting.expected, expecting.probation.until_seconds());
+        let tried = expected.planned(question.asked());
+        let now = || planned(&writes_of(steps, subject.present()));
+        let Some(tried) = tried.filter(|tried| *tried != now()) else {
+            return Ok(());
+        };
+        match self.planned_at(admitted, subject, wanting, expected.at_seconds) {
+            Some(then) if then != tried => {
+                let why = "from the same inputs, something else is planned now than when the revision was tried";
+                Err(Failure::known(KnownReason::Diverged, why).until(Some(until)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What stands for what would be planned at another time; `None` when that is not known.
+    fn planned_at(
+        &self,
+        admitted: &Admitted,
+        subject: &Subject,
+        wanting: &Wanting<'_>,
+        now_seconds: i64,
+    ) -> Option<u32> {
+        let answered = self.ask(admitted, subject, now_seconds).ok()?;
+        let lowering = self.lowering(admitted, subject, now_seconds);
+        let desired = answered.answer.lower(&lowering).ok()?;
+        let wanting = Wanting {
+            now_seconds,
+            ..wanting.clone()
+        };
+        // What others overwrote meanwhile makes no other plan, but it may hold one up.
+        let feasible = plan::plan(&wanting, &desired, &mut Contentions::default()).ok()?;
+        let is_whole = feasible.waits.is_none() && feasible.refused.is_none();
+        let steps = &feasible.plan.steps;
+        is_whole.then(|| planned(&writes_of(steps, subject.present())))
+    }
+}
