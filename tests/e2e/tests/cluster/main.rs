@@ -27,6 +27,7 @@ mod contest;
 mod copying;
 mod crossing;
 mod dependents;
+mod diverged;
 mod editors;
 mod facts;
 mod failing;

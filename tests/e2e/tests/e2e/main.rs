@@ -13,6 +13,7 @@ mod cases;
 mod connections;
 mod crash;
 mod destination;
+mod diverged;
 mod escapes;
 mod exhaust;
 mod failing;

@@ -6,6 +6,8 @@ use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_core::catalogue::Revision;
+use transom_core::policy::Policy;
 use transom_core::rollout::history::Record;
 use transom_core::rollout::{self, Faults};
 use transom_core::signal::PolicySignal;
@@ -60,6 +62,22 @@ fn is_trusted(before: &Loaded, now: &Loaded) -> bool {
     signers.all(|signer| {
         let key = before.keys.get(signer);
         key.is_some() && key == now.keys.get(signer)
+    })
+}
+
+/// A revision as it works now: whether its policy is suspended is no part of it, and may have changed since.
+fn resumed(before: &Loaded, suspend: bool) -> Arc<Loaded> {
+    let policy = Policy {
+        suspend,
+        ..before.revision.policy.clone()
+    };
+    let revision = Revision {
+        policy,
+        ..(*before.revision).clone()
+    };
+    Arc::new(Loaded {
+        revision: Arc::new(revision),
+        ..before.clone()
     })
 }
 
@@ -122,6 +140,7 @@ impl Swap {
             probation.tell(name, &why);
             return Changes::new();
         }
+        let before = resumed(&before, policy.suspend);
         self.probations.remove(name);
         // A newer candidate may be the mend: it goes on.
         let pending = newest.pending.take();

@@ -11,11 +11,11 @@ fn facts() -> AgentFacts {
     AgentFacts::new("hub", None)
 }
 
-fn primary(phase: &str) -> Object {
-    object(
-        hosted("demo"),
-        json!({"metadata": {"uid": "u"}, "spec": {"phase": phase}}),
-    )
+fn primary(version: &str) -> Object {
+    Object {
+        version: version.to_owned(),
+        ..object(hosted("demo"), json!({"metadata": {"uid": "u"}}))
+    }
 }
 
 fn secret(version: &str, bytes: &str) -> Arc<Object> {
@@ -45,7 +45,7 @@ fn input(object: Option<Arc<Object>>, value: InputValue) -> Digest {
 fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rests_on() {
     let (key, other_key) = (key("demo"), key("other"));
     let (facts, other_facts) = (facts(), AgentFacts::new("spoke", Some("hub")));
-    let (before, after) = (primary("a"), primary("b"));
+    let (before, after) = (primary("1"), primary("2"));
     let one = input(None, InputValue::Absent);
     let claimed = |existing, rivals| Claimed {
         object: target("demo"),
@@ -67,7 +67,7 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
     };
     let there = [Other {
         object: hosted("x"),
-        existing: Some(Arc::new(primary("x"))),
+        existing: Some(Arc::new(primary("3"))),
     }];
     let contested = [claimed(Some(secret("1", "x")), Rivals::OfPolicy)];
     let written = [claimed(Some(secret("2", "x")), Rivals::None)];
@@ -93,7 +93,7 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
             ..question
         }
         .asked(),
-        // A Secret at another version, whatever is in it: its bytes are no part of a digest.
+        // An input at another version, whatever is in it: no bytes of a Secret are part of the digest.
         Question {
             inputs: Some(&input(Some(secret("2", "x")), InputValue::Present)),
             ..question

@@ -1,0 +1,30 @@
+//! What is kept of the plan of a revision, changed as if its trial had planned something else.
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// The annotation of a kept revision that has its plan for each primary.
+pub const EXPECTED: &str = "transom.dev/expected";
+/// A mark: eight bytes stand for a question, four for what is planned.
+const MARK: usize = 12;
+const ASKED: usize = 8;
+
+/// The value of [`EXPECTED`] with another plan for each primary; and for how many.
+///
+/// # Errors
+/// When it is not such a value.
+pub fn forged(kept: &str) -> Result<(String, usize)> {
+    let mut kept: Value = serde_json::from_str(kept)?;
+    let marks = kept["marks"].as_str().context("no marks")?;
+    let mut marks = STANDARD.decode(marks)?;
+    ensure!(marks.len().is_multiple_of(MARK), "half a mark");
+    for mark in marks.chunks_mut(MARK) {
+        for byte in &mut mark[ASKED..] {
+            *byte ^= 1;
+        }
+    }
+    kept["marks"] = json!(STANDARD.encode(&marks));
+    Ok((kept.to_string(), marks.len() / MARK))
+}
