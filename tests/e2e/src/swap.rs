@@ -204,6 +204,11 @@ impl Swap {
             flips,
             log,
         } = worked;
+        // Whatever changes between a trial and its swap is no divergence.
+        ensure!(
+            !log.contains("Diverged"),
+            "a plan is told as another one: {log}"
+        );
         let lines = log.lines().map(serde_json::from_str::<Value>);
         let is_swap = |line: &Value| line["message"] == "swapped";
         let swapped = lines.flatten().filter(is_swap).count();

@@ -63,7 +63,6 @@ fn default_level() -> u32 {
 }
 
 /// An agent before it had this field reads a revision that does not say it.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_usual(rollback: &RollbackSpec) -> bool {
     *rollback == RollbackSpec::default()
 }

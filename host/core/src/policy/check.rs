@@ -465,6 +465,27 @@ mod tests {
                     json!({"staleAfterSeconds": 31_536_001}),
                     ".staleAfterSeconds",
                 ),
+                ("rollout", json!({"history": 1}), ".history"),
+                (
+                    "rollout",
+                    json!({"rollback": {"windowSeconds": 59}}),
+                    ".rollback.windowSeconds",
+                ),
+                (
+                    "rollout",
+                    json!({"rollback": {"windowSeconds": 86_401}}),
+                    ".rollback.windowSeconds",
+                ),
+                (
+                    "rollout",
+                    json!({"rollback": {"count": 0}}),
+                    ".rollback.count",
+                ),
+                (
+                    "rollout",
+                    json!({"rollback": {"percent": 101}}),
+                    ".rollback.percent",
+                ),
                 ("limits", json!({"intervalSeconds": 0}), ".intervalSeconds"),
                 (
                     "limits",

@@ -103,6 +103,11 @@ impl Stage {
                 json!({"spec": {"rollout": null}}),
                 "without approval",
             ),
+            (
+                editor,
+                json!({"spec": {"rollout": {"rollback": {"percent": 100}}}}),
+                "taken back",
+            ),
         ] {
             let output = self.patch_as(user, &patch)?;
             ensure!(
