@@ -14,8 +14,10 @@ use transom_api::policy::RollbackSpec;
 use transom_artifacts::{Base, Gathered, Location, Sources};
 use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryOptions};
+use transom_core::plan::fleet::{FleetPlan, Listed};
 use transom_core::reference::LOCAL;
-use transom_core::rollout::Probation;
+use transom_core::rollout::expected::{Expected, Expecting, Mark};
+use transom_core::rollout::{Faults, Probation};
 use transom_engine::{Engine, EngineOptions};
 
 fn policy() -> Arc<str> {
@@ -47,11 +49,15 @@ fn components(cluster: &Arc<dyn Cluster>) -> Components {
 
 /// A replica that works on the policy as the team `a` wrote it.
 async fn replica(cluster: &Arc<dyn Cluster>) -> Swap {
+    replica_of(cluster, "a").await
+}
+
+async fn replica_of(cluster: &Arc<dyn Cluster>, team: &str) -> Swap {
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let loads = Loads::new(engine, components(cluster));
     let source = Source::Given(Found::default());
     let mut swap = Swap::new(loads, source, [LOCAL.to_owned()].into(), true);
-    swap.exchange(written("a")).await;
+    swap.exchange(written(team)).await;
     assert!(works(&swap).is_some());
     swap
 }
@@ -312,6 +318,54 @@ async fn neither_what_was_active_nor_the_newest_waits_for_the_registry_of_the_re
             assert!(after.probations.contains_key(&policy()));
         }
     }
+}
+
+#[tokio::test]
+async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_window() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    let note = take_note(&mut swap);
+    keep(&mut swap, note).await;
+    swap.exchange(written("b")).await;
+    let id = pass(&mut swap);
+    let mark = Mark {
+        asked: 1,
+        planned: 2,
+    };
+    let expecting = Expecting {
+        expected: Expected::of(1_000, [mark].into_iter()),
+        probation: Probation::new(1_000, 0, RollbackSpec::default()),
+    };
+    let plan = FleetPlan::of(&policy(), [], Listed::default());
+    let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
+    passed.record = passed.record.clone().with(&plan, &expecting);
+    let note = take_note(&mut swap);
+    // The leader ends once that is kept, and before the swap.
+    let kept = keeper::keep(swap.loads.components().clone(), note, false).await;
+    kept.1.unwrap();
+    drop(swap);
+    let mut next = replica_of(&cluster, "b").await;
+    let compared = |swap: &Swap| swap.good.get(&policy()).unwrap().expecting.clone();
+    assert_eq!(works(&next), Some(id));
+    assert_eq!(compared(&next).as_deref(), Some(&expecting));
+    // What is noted until then forgets nothing.
+    let note = take_note(&mut next);
+    keep(&mut next, note).await;
+    let is_kept = |swap: &Swap| {
+        let record = swap.histories.get(&policy()).unwrap().find(&id).unwrap();
+        (record.expecting().is_some(), record.plan().is_some())
+    };
+    assert_eq!(is_kept(&next), (true, true));
+    let faults = |at_seconds| Faults {
+        at_seconds,
+        ..Faults::default()
+    };
+    next.observed(&policy(), &faults(1_599));
+    assert!(next.take_notes(&BTreeSet::new()).is_empty());
+    next.observed(&policy(), &faults(1_600));
+    let note = take_note(&mut next);
+    keep(&mut next, note).await;
+    assert_eq!(is_kept(&next), (false, true));
 }
 
 #[tokio::test]
