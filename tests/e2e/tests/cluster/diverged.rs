@@ -5,7 +5,7 @@ use crate::components::{PARTS, SOURCES};
 use crate::leases::LEASES;
 use crate::limits::TAINTS;
 use crate::policies::POLICY;
-use crate::rollout::REVISION;
+use crate::rollout::{REVISION, TEAM};
 use crate::stage::{DEADLINE, HOME, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use transom_e2e::agent::Agent;
 use transom_e2e::forged::{EXPECTED, forged};
 use transom_test_cluster::wait;
 
+const NAME: &str = "external-managed-kubeconfig";
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 /// The longest name for which the guest does not trap.
 const LONGEST: usize = 40;
@@ -43,6 +44,20 @@ impl Stage {
         self.patch(POLICY, None, TAINTS, change).await
     }
 
+    /// Has the kept plan say something else; returns for how many primaries.
+    async fn forge(&self) -> Result<usize> {
+        let (name, kept) = self.expected().await?.context("no plan is kept")?;
+        let (other, count) = forged(&kept)?;
+        let change = json!({"metadata": {"annotations": {EXPECTED: other}}});
+        self.patch(REVISION, Some(HOME), &name, change).await?;
+        Ok(count)
+    }
+
+    async fn planned(&self) -> Result<()> {
+        let planned = async || Ok(self.expected().await?.map(drop));
+        wait::until("a revision with its plan", DEADLINE, planned).await
+    }
+
     async fn suspend_taints(&self, suspend: bool) -> Result<()> {
         let change = json!({"spec": {"suspend": suspend}});
         self.patch(POLICY, None, TAINTS, change).await
@@ -55,8 +70,7 @@ impl Stage {
         let decide = json!({"component": format!("configmap:{PARTS}/none/k")});
         let change = json!({"spec": {"guests": {"decide": decide}}});
         self.patch(POLICY, None, TAINTS, change).await?;
-        let planned = async || Ok(self.expected().await?.map(drop));
-        wait::until("a revision with its plan", DEADLINE, planned).await
+        self.planned().await
     }
 }
 
@@ -86,11 +100,7 @@ fn the_leader_after_one_that_was_killed_writes_what_was_planned_or_takes_the_rev
         let first = stage.status_of_taints().await?["revision"]["decide"].take();
         stage.swap_suspended().await?;
         agent.kill()?;
-        let (name, kept) = stage.expected().await?.context("no plan is kept")?;
-        let (other, count) = forged(&kept)?;
-        ensure!(count == CLUSTERS.len(), "{count}");
-        let change = json!({"metadata": {"annotations": {EXPECTED: other}}});
-        stage.patch(REVISION, Some(HOME), &name, change).await?;
+        ensure!(stage.forge().await? == CLUSTERS.len());
         // The question about this one is another one by now: what is planned for it is no divergence.
         let label = json!({"metadata": {"labels": {"example.com/changed": "yes"}}});
         stage.patch(MANAGED, None, CLUSTERS[0], label).await?;
@@ -135,6 +145,46 @@ fn the_leader_after_one_that_was_killed_writes_what_was_planned_or_takes_the_rev
         ensure!(CLUSTERS.map(of) == [2, 0, 0], "{writes:?}");
         let forgotten = async || Ok(stage.expected().await?.is_none().then_some(()));
         wait::until("a plan that is kept no longer", DEADLINE, forgotten).await?;
+        agent.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_secret_is_not_written_otherwise_than_it_was_planned() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready("one", true).await?;
+        stage.install_policies().await?;
+        let words = ["--policy-objects", "--lease-namespace", HOME];
+        let agent = stage.start_agent(&words)?;
+        stage.wait_for_right("one", 6443).await?;
+        let first = async || Ok((stage.revisions(NAME).await?.len() == 1).then_some(()));
+        wait::until("the first revision", DEADLINE, first).await?;
+        let change = json!({"spec": {"suspend": true, "own": {"annotations": {TEAM: "a"}}}});
+        stage.patch(POLICY, None, NAME, change).await?;
+        stage.planned().await?;
+        agent.kill()?;
+        ensure!(stage.forge().await? == 1);
+        stage.delete(LEASES, Some(HOME), LEASE).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let resumed = json!({"spec": {"suspend": false}});
+        stage.patch(POLICY, None, NAME, resumed).await?;
+        let back = stage.wait_for_status("the revision before", |status| {
+            status["candidate"]["reason"] == "RolledBack" && status["counts"]["applied"] == 1
+        });
+        back.await?;
+        let (_, why) = stage.revisions(NAME).await?.pop().context("no revision")?;
+        ensure!(
+            why.as_ref().is_some_and(|why| why.contains("Diverged")),
+            "{why:?}"
+        );
+        let writes = stage.writes(mark).await?;
+        ensure!(
+            !writes.iter().any(|line| line.contains("secrets")),
+            "{writes:?}"
+        );
+        stage.wait_for_team("one", None).await?;
         agent.stop()?;
         Ok(())
     })
