@@ -34,6 +34,9 @@ impl Controller {
         wanting: &Wanting<'_>,
         steps: &[Step],
     ) -> Result<(), Failure> {
+        if subject.moved {
+            return Ok(());
+        }
         let question = Question {
             key: &admitted.work.key,
             facts: &self.facts,

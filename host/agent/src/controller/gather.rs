@@ -49,6 +49,8 @@ pub(super) struct Subject {
     pub(super) inputs: Vec<Input>,
     /// Digest of them exactly as they were read, where plans are compared.
     pub(super) read: Option<Digest>,
+    /// Whether an object that may be written changed since it was read as an input: versions say nothing about it then.
+    pub(super) moved: bool,
     pub(super) kubeconfigs: Kubeconfigs,
     pub(super) secrets: Secrets,
     pub(super) time_added: TimeAdded,
@@ -203,6 +205,7 @@ impl Reader<'_> {
             others: Vec::new(),
             inputs: Vec::new(),
             read: None,
+            moved: false,
             kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
             secrets: Secrets::default(),
             room_before: self.touched.room.used(),
@@ -257,7 +260,8 @@ impl Reader<'_> {
         self.touched.reconcile.inputs = Some(digest.to_string());
         let compared = controller.compares(self.loaded);
         let read = compared.then(|| expected::inputs(&found, &inputs));
-        let (targets, others) = self.written(&primary, &found, targets, &others).await?;
+        let written = self.written(&primary, &found, targets, &others).await?;
+        let (targets, others, moved) = written;
         Ok(Subject {
             time_added: self.time_added(&primary).await,
             primary,
@@ -267,29 +271,32 @@ impl Reader<'_> {
             others,
             inputs,
             read,
+            moved,
             kubeconfigs,
             secrets,
             room_before,
         })
     }
 
-    /// What may be written, as it is: targets, of which some are taken over, and objects that others made.
+    /// What may be written, as it is: targets, of which some are taken over, and objects that others made; and whether any of
+    /// it changed since it was found.
     async fn written(
         &mut self,
         primary: &Object,
         found: &[Found],
         mut targets: Vec<Claimed>,
         others: &[ObjectRef],
-    ) -> Result<(Vec<Claimed>, Vec<Other>), Failure> {
+    ) -> Result<(Vec<Claimed>, Vec<Other>, bool), Failure> {
         for one in &targets {
             self.take_over(primary, one).await?;
         }
         let mut others = self.of_others(primary, others).await?;
         let made = targets.iter_mut().map(|one| &mut one.existing);
+        let mut moved = false;
         for existing in made.chain(others.iter_mut().map(|one| &mut one.existing)) {
-            as_shown(found, existing);
+            moved |= as_shown(found, existing);
         }
-        Ok((targets, others))
+        Ok((targets, others, moved))
     }
 
     /// What the guest gets of what was found.
@@ -327,15 +334,17 @@ impl Reader<'_> {
 }
 
 /// An object that may be written, at the version at which the guest was shown it: where it changed since, the answer rests on
-/// what it said before, so a write of it is a conflict, and the guest is asked again.
-fn as_shown(found: &[Found], existing: &mut Option<Arc<Object>>) {
-    let Some(there) = existing else { return };
+/// what it said before, so a write of it is a conflict, and the guest is asked again. Returns whether it changed.
+fn as_shown(found: &[Found], existing: &mut Option<Arc<Object>>) -> bool {
+    let Some(there) = existing else { return false };
     let shown = found.iter().filter(|found| found.need.form == Form::Object);
     let mut shown = shown.filter_map(|found| found.object.as_ref());
     let shown = shown.find(|shown| shown.reference == there.reference);
-    if let Some(shown) = shown.filter(|shown| shown.version != there.version) {
+    let other = shown.filter(|shown| shown.version != there.version);
+    if let Some(shown) = other {
         Arc::make_mut(there).version.clone_from(&shown.version);
     }
+    other.is_some()
 }
 
 #[cfg(test)]
@@ -372,8 +381,10 @@ mod tests {
     fn what_changed_since_a_guest_was_shown_it_is_written_at_the_version_that_was_shown() {
         let version = |found: &[Found]| {
             let mut there = Some(object("2"));
-            as_shown(found, &mut there);
-            there.map(|there| there.version.clone())
+            let moved = as_shown(found, &mut there);
+            let version = there.map(|there| there.version.clone());
+            assert_eq!(moved, version.as_deref() != Some("2"));
+            version
         };
         assert_eq!(
             version(&shown(Form::Object, object("1"))).as_deref(),
