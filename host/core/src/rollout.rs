@@ -504,7 +504,7 @@ mod tests {
             )],
         };
         let mut writes = Writes::default();
-        writes.add([(&step, None)]);
+        writes.add([(&step, None)], &crate::plan::desired::Open::default());
         let key = Key::new(&"p".into(), &reference);
         let planned = Planned {
             key: &key,

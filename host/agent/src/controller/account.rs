@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use transom_core::limits::{self, Kinds};
 use transom_core::object::Object;
+use transom_core::plan::desired::Open;
 use transom_core::plan::fleet::Writes;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
@@ -188,19 +189,21 @@ impl Accounts {
         }
     }
 
-    /// Records the effects of what would be written; `before` are the objects as they were read.
-    pub(crate) fn would_write<'a>(
-        &self,
-        key: &Key,
-        steps: &[Step],
-        before: impl IntoIterator<Item = &'a Object>,
-    ) {
-        if self.holds == Holds::Steps || steps.is_empty() {
+    /// Whether the effects of what would be written are recorded.
+    pub(crate) fn keeps_writes(&self) -> bool {
+        self.holds != Holds::Steps
+    }
+
+    /// Records the effects of what would be written, of [`writes_of`].
+    pub(crate) fn would_write(&self, key: &Key, writes: impl FnOnce() -> Writes) {
+        if !self.keeps_writes() {
             return;
         }
         // Not under the lock: kubeconfigs are compared.
-        let writes = writes_of(steps, before);
-        self.change(key, |account| account.writes.append(writes));
+        let writes = writes();
+        if !writes.is_empty() {
+            self.change(key, |account| account.writes.append(writes));
+        }
     }
 
     /// Records what stands for the question and for what is desired.
@@ -225,10 +228,11 @@ impl Accounts {
     }
 }
 
-/// The effects of steps; `before` are the objects as they were read.
+/// The effects of steps; `before` are the objects as they were read, `open` what is known of documents that are made.
 pub(crate) fn writes_of<'a>(
     steps: &[Step],
     before: impl IntoIterator<Item = &'a Object>,
+    open: &Open,
 ) -> Writes {
     let before: Vec<&Object> = before.into_iter().collect();
     let of = |step: &Step| {
@@ -236,7 +240,7 @@ pub(crate) fn writes_of<'a>(
         before.find(|object| object.reference == *step.target())
     };
     let mut writes = Writes::default();
-    writes.add(steps.iter().map(|step| (step, of(step).copied())));
+    writes.add(steps.iter().map(|step| (step, of(step).copied())), open);
     writes
 }
 

@@ -4,10 +4,13 @@ use super::account::writes_of;
 use super::gather::Subject;
 use super::{Admitted, Controller};
 use crate::policies::load::Loaded;
+use std::cell::LazyCell;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{self, Step, Wanting};
+use transom_core::plan::desired::Open;
+use transom_core::plan::fleet::Writes;
+use transom_core::plan::{self, Wanting};
 use transom_core::rollout::expected::{Expecting, Question, planned};
 
 impl Controller {
@@ -32,7 +35,7 @@ impl Controller {
         admitted: &Admitted,
         subject: &Subject,
         wanting: &Wanting<'_>,
-        steps: &[Step],
+        writes: &LazyCell<Writes, impl FnOnce() -> Writes>,
     ) -> Result<(), Failure> {
         if subject.moved {
             return Ok(());
@@ -46,8 +49,8 @@ impl Controller {
             others: &subject.others,
         };
         if self.trial.is_some() {
-            if !steps.is_empty() {
-                let mark = question.mark(&writes_of(steps, subject.present()));
+            if !writes.is_empty() {
+                let mark = question.mark(writes);
                 self.accounts.marked(&admitted.work.key, mark);
             }
             return Ok(());
@@ -57,8 +60,7 @@ impl Controller {
         };
         let (expected, until) = (&expecting.expected, expecting.probation.until_seconds());
         let tried = expected.planned(question.asked());
-        let now = || planned(&writes_of(steps, subject.present()));
-        let Some(tried) = tried.filter(|tried| *tried != now()) else {
+        let Some(tried) = tried.filter(|tried| *tried != planned(writes)) else {
             return Ok(());
         };
         match self.planned_at(admitted, subject, wanting, expected.at_seconds) {
@@ -81,14 +83,15 @@ impl Controller {
         let answered = self.ask(admitted, subject, now_seconds).ok()?;
         let lowering = self.lowering(admitted, subject, now_seconds);
         let desired = answered.answer.lower(&lowering).ok()?;
+        let open = Open::of(&desired);
         let wanting = Wanting {
             now_seconds,
             ..wanting.clone()
         };
         // What others overwrote meanwhile makes no other plan, but it may hold one up.
-        let feasible = plan::plan(&wanting, &desired, &mut Contentions::default()).ok()?;
+        let feasible = plan::plan(&wanting, &desired, &Contentions::default()).ok()?;
         let is_whole = feasible.waits.is_none() && feasible.refused.is_none();
         let steps = &feasible.plan.steps;
-        is_whole.then(|| planned(&writes_of(steps, subject.present())))
+        is_whole.then(|| planned(&writes_of(steps, subject.present(), &open)))
     }
 }

@@ -1,12 +1,13 @@
 //! Where a guest failed by its own fault: what was applied stays, is stale, or is taken back. `core::failure::failing` decides.
 
+use crate::controller::account::writes_of;
 use crate::controller::gather::Leftovers;
 use crate::controller::plan::Planned;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::sync::Arc;
 use transom_core::failure::Failure;
 use transom_core::failure::failing::{self, Reaction};
-use transom_core::plan::desired::{Desired, Fields};
+use transom_core::plan::desired::{Desired, Fields, Open};
 use transom_core::plan::prune::{Pruned, Undesired};
 use transom_core::plan::{self, Plan, TimeAdded};
 use transom_core::stamp::Stamp;
@@ -84,8 +85,9 @@ impl Controller {
         let kept = kept.or(shared);
         plan.steps.extend(removal.steps);
         let before = touched.primary.iter().map(|primary| &**primary);
-        self.accounts
-            .would_write(&admitted.work.key, &plan.steps, before);
+        self.accounts.would_write(&admitted.work.key, || {
+            writes_of(&plan.steps, before, &Open::default())
+        });
         Ok(Planned {
             kept: Some(match &kept {
                 Some(kept) => failing::stale(why, Some(kept)),

@@ -1,14 +1,16 @@
 //! Stage 6, plan: from what the guest wants to ordered steps with nothing left to choose. `core::plan` decides.
 
+use crate::controller::account::writes_of;
 use crate::controller::gather::{Leftovers, Subject};
 use crate::controller::invoke::Proposed;
 use crate::controller::{Admitted, Controller, Ended, Touched};
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::PruneSpec;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::plan::desired::{self, Desired, Fields};
+use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
 use transom_core::reference::ObjectRef;
@@ -104,8 +106,9 @@ impl Controller {
         } = desires;
         let ends = remove::ends_others(&plan.steps, &key.primary) || release.is_some();
         let last: Vec<_> = removal.into_iter().chain(release).collect();
-        self.accounts
-            .would_write(key, &last, touched.primary.as_deref());
+        self.accounts.would_write(key, || {
+            writes_of(&last, touched.primary.as_deref(), &Open::default())
+        });
         touched.answered = true;
         plan.steps.extend(last);
         Ok(Planned {
@@ -163,13 +166,16 @@ impl Controller {
             time_added: subject.time_added,
             ..self.wanting(admitted, &subject.primary, &stamp)
         };
+        let looks = self.accounts.keeps_writes() || self.compares(&admitted.loaded);
+        let open = Open::of(if looks { &desired } else { &[] });
         let desires = self.feasible((&wanting, desired), answered, touched)?;
-        self.accounts
-            .would_write(wanting.key, &desires.plan.steps, subject.present());
+        let writes = LazyCell::new(|| writes_of(&desires.plan.steps, subject.present(), &open));
+        self.accounts.would_write(wanting.key, || writes.clone());
         let is_whole = desires.waits.is_none() && desires.refused.is_none();
         if is_whole {
-            self.as_tried(admitted, subject, &wanting, &desires.plan.steps)?;
+            self.as_tried(admitted, subject, &wanting, &writes)?;
         }
+        drop(writes);
         Ok(desires)
     }
 

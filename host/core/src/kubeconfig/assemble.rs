@@ -1,6 +1,7 @@
 //! Assembles a new kubeconfig from a guest's answer: every entry starts from its entry in the source. Refuses
 //! references that were not given, and contexts that join what the source does not join.
 
+use super::difference::Parts;
 use super::{Bundle, Source, certificate, check, destination, url};
 use super::{KubeconfigError, Place};
 use crate::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser};
@@ -21,6 +22,11 @@ impl Assembled {
     /// Its text as client-go writes it, always the same for the same content. It holds credentials.
     pub fn to_yaml(&self) -> &str {
         &self.text
+    }
+
+    /// What it says beside credentials and names, for a plan.
+    pub(crate) fn open(&self) -> Option<Value> {
+        Some(Parts::of(self.document.as_object()?).open())
     }
 }
 

@@ -82,6 +82,40 @@ pub trait Hole: fmt::Debug {
     fn equals(&self, bytes: &[u8]) -> bool;
     /// Whether the credential in these bytes is the one to write, so that an object with them may be adopted.
     fn shares_credential(&self, bytes: &[u8]) -> bool;
+    /// What they say beside credentials, as [`Open`] has it, where that is known without reading them.
+    fn open(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// What documents in desired objects say beside their credentials, by object and key of its data: a plan of a fleet then need
+/// not read them again.
+#[derive(Debug, Default)]
+pub struct Open(BTreeMap<ObjectRef, BTreeMap<String, Value>>);
+
+impl Open {
+    /// That of all that is desired.
+    pub fn of(desired: &[Desired<'_>]) -> Self {
+        let whole = desired.iter().filter_map(|one| match one {
+            Desired::Whole(whole) => Some(whole),
+            _ => None,
+        });
+        let open = |(key, content): (&String, &Content<'_>)| match content {
+            Content::Hole(hole) => Some((key.clone(), hole.open()?)),
+            Content::Text(_) => None,
+        };
+        let open = |whole: &Whole<'_>| whole.data.iter().filter_map(open).collect();
+        Self(
+            whole
+                .map(|whole| (whole.object.clone(), open(whole)))
+                .collect(),
+        )
+    }
+
+    /// What a document says.
+    pub(super) fn said(&self, object: &ObjectRef, key: &str) -> Option<&Value> {
+        self.0.get(object)?.get(key)
+    }
 }
 
 /// Some fields of an object that others made.

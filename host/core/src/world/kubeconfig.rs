@@ -174,4 +174,8 @@ impl Hole for Document<'_> {
             .kubeconfig
             .shares_credential(bytes, &self.limits)
     }
+
+    fn open(&self) -> Option<Value> {
+        self.assembled.open()
+    }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::object::Object;
 use crate::plan::Step;
+use crate::plan::desired::Open;
 use crate::sample::{hosted, object, stamp, target};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -43,7 +44,7 @@ fn tainting(before: &Object, taints: Value) -> Writes {
 
 fn writes(step: &Step, before: Option<&Object>) -> Writes {
     let mut writes = Writes::default();
-    writes.add([(step, before)]);
+    writes.add([(step, before)], &Open::default());
     writes
 }
 
@@ -232,7 +233,7 @@ fn a_text_that_is_a_time_is_no_part_of_the_digest() {
             fields: vec![(path, json!(text))],
             version: before.version.clone(),
         };
-        after.add([(&step, Some(&before))]);
+        after.add([(&step, Some(&before))], &Open::default());
         after.digest
     };
     assert_eq!(of("2026-03-02T09:10:00Z"), of("2026-03-02T09:10:01Z"));
@@ -285,7 +286,10 @@ fn secrets_are_counted_as_created_updated_and_deleted() {
         why: String::new(),
     };
     let mut moved = Writes::default();
-    moved.add([(&create, None), (&delete, Some(&before))]);
+    moved.add(
+        [(&create, None), (&delete, Some(&before))],
+        &Open::default(),
+    );
     let all = [
         (key(&hosted("a")), writes(&create, None), State::Applied),
         (key(&hosted("b")), updated(&before, &after), State::Applied),
@@ -336,9 +340,9 @@ fn steps_that_are_added_one_by_one_count_like_those_added_at_once() {
         )],
     };
     let (mut at_once, mut by_one) = (Writes::default(), Writes::default());
-    at_once.add([(&create, None), (&patch, Some(&before))]);
-    by_one.add([(&create, None)]);
-    by_one.add([(&patch, Some(&before))]);
+    at_once.add([(&create, None), (&patch, Some(&before))], &Open::default());
+    by_one.add([(&create, None)], &Open::default());
+    by_one.add([(&patch, Some(&before))], &Open::default());
     assert_eq!(at_once, by_one);
     assert_eq!(at_once.changes.len(), 2);
 }

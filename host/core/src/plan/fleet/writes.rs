@@ -7,6 +7,7 @@ use crate::kubeconfig::difference::{self, Parts};
 use crate::managed_keys;
 use crate::object::Object;
 use crate::plan::Step;
+use crate::plan::desired::Open;
 use crate::plan::effect::{self, Effect, KEYS, TIMES, Verb};
 use crate::projection::path;
 use crate::time::parse_rfc3339;
@@ -54,11 +55,16 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Adds steps, each with its object as it was read; `None` when that does not exist.
-    pub fn add<'a>(&mut self, steps: impl IntoIterator<Item = (&'a Step, Option<&'a Object>)>) {
+    /// Adds steps, each with its object as it was read; `None` when that does not exist. `open` is what is known of documents
+    /// in the objects that they make; others are read.
+    pub fn add<'a>(
+        &mut self,
+        steps: impl IntoIterator<Item = (&'a Step, Option<&'a Object>)>,
+        open: &Open,
+    ) {
         for (step, before) in steps {
             let effects = effect::of(step, before);
-            let content = content(step, before, &effects);
+            let content = content((step, before), &effects, open);
             let changes: BTreeSet<Change> = effects
                 .into_iter()
                 .map(|effect| change(step, before, effect))
@@ -159,10 +165,9 @@ fn below(path: &str, desired: &Object, before: Option<&Object>) -> Vec<String> {
 }
 
 /// What a step writes, as far as it may be part of a digest.
-fn content(step: &Step, before: Option<&Object>, effects: &[Effect]) -> Value {
+fn content((step, before): (&Step, Option<&Object>), effects: &[Effect], known: &Open) -> Value {
     match step {
-        Step::Create { desired } => whole(desired),
-        Step::Update { desired, .. } => whole(desired),
+        Step::Create { desired } | Step::Update { desired, .. } => whole(desired, known),
         Step::Delete { .. } => Value::Null,
         // The fields of a Secret are not looked at, whoever writes them.
         Step::Patch { reference, .. } if reference.kind == "Secret" => Value::Null,
@@ -220,12 +225,16 @@ fn timeless(value: &Value) -> Value {
 
 /// An object that the policy makes: its data without credentials, and the labels, annotations and fields that the policy
 /// puts on it.
-fn whole(desired: &Object) -> Value {
+fn whole(desired: &Object, known: &Open) -> Value {
     let data = desired.body.get("data").and_then(Value::as_object);
     let data: Map<String, Value> = data
         .into_iter()
         .flatten()
-        .map(|(key, value)| (key.clone(), open(value, &desired.reference.kind)))
+        .map(|(key, value)| {
+            let known = known.said(&desired.reference, key).cloned();
+            let read = || open(value, &desired.reference.kind);
+            (key.clone(), known.unwrap_or_else(read))
+        })
         .collect();
     json!([data, desired.body.get("type"), managed_keys::view(desired),])
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::contract::decide::{Absence, Form, InputValue, Need, Wake};
 use crate::ownership::{Ownership, Rivals};
 use crate::plan::Step;
+use crate::plan::desired::Open;
 use crate::sample::{hosted, key, object, target};
 use std::sync::Arc;
 
@@ -159,7 +160,7 @@ fn writes(text: &str) -> Writes {
         fields: vec![("spec.phase".to_owned(), json!(text))],
     };
     let mut writes = Writes::default();
-    writes.add([(&step, None)]);
+    writes.add([(&step, None)], &Open::default());
     writes
 }
 

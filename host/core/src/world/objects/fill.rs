@@ -274,6 +274,13 @@ impl Hole for Part<'_> {
             Self::Made(document) => document.shares_credential(bytes),
         }
     }
+
+    fn open(&self) -> Option<Value> {
+        match self {
+            Self::Copied(_) => None,
+            Self::Made(document) => document.open(),
+        }
+    }
 }
 
 /// A text of objects: always the same for the same objects.
