@@ -2,9 +2,10 @@
 //! Differences are shown as paths, without values.
 
 use crate::objects::{
-    Identifiers, case_text, encode, identified, kind, merge_patch, named, parse, place,
+    Identifiers, case_text, case_text_with, encode, identified, kind, merge_patch, named, parse, place,
 };
 use crate::stage::{DEADLINE, Stage};
+use crate::whole::{Before, shared, words};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -25,17 +26,21 @@ pub(crate) struct Row {
     pub(crate) tag: String,
     /// Facts about the agent, and the guest's settings by role.
     pub(crate) given: Value,
-    objects: Vec<Value>,
-    then: Vec<Value>,
-    gone: Vec<Value>,
+    pub(crate) objects: Vec<Value>,
+    pub(crate) then: Vec<Value>,
+    pub(crate) gone: Vec<Value>,
     /// What is expected.
     pub(crate) expected: Value,
     /// The identifiers that the server gave the objects.
     pub(crate) identifiers: Identifiers,
+    /// Whether objects are compared whole.
+    pub(crate) whole: bool,
+    /// The given objects as the server had them, once they are there; of a row that is compared whole.
+    pub(crate) before: Option<Before>,
 }
 
 /// Every case of a policy, in order.
-pub(crate) fn rows(policy: &str, prefix: &str) -> Result<Vec<Row>> {
+pub(crate) fn rows(policy: &str, prefix: &str, whole: bool) -> Result<Vec<Row>> {
     let folder = program::root().join("policies").join(policy).join("cases");
     let mut names: Vec<String> = Vec::new();
     for entry in
@@ -47,12 +52,12 @@ pub(crate) fn rows(policy: &str, prefix: &str) -> Result<Vec<Row>> {
     names
         .iter()
         .map(|name| {
-            row(policy, name, prefix).with_context(|| format!("failed to read the case {name}"))
+            row(policy, name, prefix, whole).with_context(|| format!("failed to read the case {name}"))
         })
         .collect()
 }
 
-fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
+fn row(policy: &str, name: &str, prefix: &str, whole: bool) -> Result<Row> {
     only_its_files(
         &program::root()
             .join("policies")
@@ -64,7 +69,15 @@ fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
         "{prefix}{}",
         name.split('-').next().unwrap_or(name).to_lowercase()
     );
-    let text = |file: &str| case_text(policy, name, file, |word| format!("{word}-{tag}"));
+    let with_tag = |word: &str| format!("{word}-{tag}");
+    let words = match whole {
+        true => Some(words(policy, name)?),
+        false => None,
+    };
+    let text = |file: &str| match &words {
+        Some(words) => case_text_with(policy, name, file, words, with_tag),
+        None => case_text(policy, name, file, with_tag),
+    };
     let mut objects = parse(&text("given.yaml")?.context("there is no given.yaml")?)?;
     let case = objects
         .iter()
@@ -78,12 +91,14 @@ fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
         .into_iter()
         .map(|it| json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it}));
     let mut expected =
-        parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?.remove(0);
-    expected["objects"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-        .for_each(encode);
+        parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?.pop().unwrap_or_default();
+    if expected.is_null() {
+        expected = json!({});
+    }
+    for part in ["objects", "partialObjects"] {
+        let objects = expected.get_mut(part).and_then(Value::as_array_mut);
+        objects.into_iter().flatten().for_each(encode);
+    }
     let then = text("then.yaml")?
         .map(|text| parse(&text))
         .transpose()?
@@ -98,6 +113,8 @@ fn row(policy: &str, name: &str, prefix: &str) -> Result<Row> {
         then,
         expected,
         identifiers,
+        whole,
+        before: None,
     })
 }
 
@@ -174,12 +191,24 @@ impl Row {
                 next_second().await?;
                 age = Some(own.clone());
             }
-            stage.put(object, &mut self.identifiers).await?;
+            self.identifiers = self.put_one(stage, object).await?;
         }
         for object in self.objects.iter().filter(|object| !is_primary(object)) {
-            stage.put(object, &mut self.identifiers).await?;
+            self.identifiers = self.put_one(stage, object).await?;
         }
-        Ok(())
+        match self.whole {
+            true => self.remember(stage).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Creates a given object, unless a row that gives the same has created it; gives the identifiers known then.
+    async fn put_one(&self, stage: &Stage, object: &Value) -> Result<Identifiers> {
+        let mut identifiers = self.identifiers.clone();
+        if !(self.whole && shared(stage, object, &mut identifiers).await?) {
+            stage.put(object, &mut identifiers).await?;
+        }
+        Ok(identifiers)
     }
 
     /// Makes the change.
@@ -224,11 +253,8 @@ impl Row {
     pub(crate) fn written(&self) -> BTreeSet<String> {
         let removed = self.expected["removed"].as_array().into_iter().flatten();
         let removed = removed.map(|it| json!({"kind": it["kind"], "metadata": it}));
-        let objects = self.expected["objects"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .cloned();
+        let objects = ["objects", "partialObjects"].map(|part| self.expected[part].as_array());
+        let objects = objects.into_iter().flatten().flatten().cloned();
         objects
             .chain(removed)
             .map(|object| resource(&object))
@@ -236,7 +262,7 @@ impl Row {
     }
 
     /// The primaries with the state that they should have.
-    fn states(&self) -> impl Iterator<Item = (String, String)> {
+    pub(crate) fn states(&self) -> impl Iterator<Item = (String, String)> {
         let states = self.expected["states"].as_array().into_iter().flatten();
         states.map(|it| {
             let primary = named(&json!({"kind": it["primary"]["kind"], "metadata": it["primary"]}));
@@ -264,6 +290,31 @@ impl Row {
                 differences.push(format!("{primary}: expected {want}, got {have}"));
             }
         }
+        if let Some(before) = &self.before {
+            differences.extend(self.unexpected_states(states));
+            differences.extend(self.whole_differences(stage, before).await?);
+        } else {
+            differences.extend(self.narrow_differences(stage).await?);
+        }
+        for it in self.expected["removed"].as_array().into_iter().flatten() {
+            let object =
+                json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
+            let (namespace, name) = place(&object);
+            let there = stage.get(kind(&object), namespace, name).await?;
+            // It may be held by the finalizer of somebody else.
+            if there.is_some_and(|there| there["metadata"]["deletionTimestamp"].is_null()) {
+                differences.push(format!(
+                    "{}: expected it to be removed, it exists",
+                    named(&object)
+                ));
+            }
+        }
+        Ok(differences)
+    }
+
+    /// How the part of the objects that counts differs.
+    async fn narrow_differences(&self, stage: &Stage) -> Result<Vec<String>> {
+        let mut differences = Vec::new();
         for object in self.expected["objects"].as_array().into_iter().flatten() {
             let (namespace, name) = place(object);
             let want = said(&identified(object, &self.identifiers));
@@ -283,22 +334,15 @@ impl Row {
                 )),
             }
         }
-        for it in self.expected["removed"].as_array().into_iter().flatten() {
-            let object =
-                json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
-            let (namespace, name) = place(&object);
-            if stage.get(kind(&object), namespace, name).await?.is_some() {
-                differences.push(format!(
-                    "{}: expected it to be removed, it exists",
-                    named(&object)
-                ));
-            }
-        }
         Ok(differences)
     }
 
     /// A complaint if the change did or did not lead to a reconcile, contrary to the expectation.
     pub(crate) fn woken(&self, told: &[Told]) -> Option<String> {
+        let by_whom = self.wrongly_woken(told);
+        if !by_whom.is_empty() {
+            return Some(by_whom.join(", "));
+        }
         let expected = self.expected["reconciled"].as_bool()?;
         let by_itself = ["Retry", "Timer", "Resync", ""];
         let ours = |told: &&Told| {

@@ -223,7 +223,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: renewers}]
 ";
 
 /// Who may ask for certificates.
-const ASKS: &str = "
+pub(crate) const ASKS: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: requests}

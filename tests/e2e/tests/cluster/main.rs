@@ -80,3 +80,4 @@ mod unharmed;
 mod unruly;
 mod wakes;
 mod walking;
+mod whole;

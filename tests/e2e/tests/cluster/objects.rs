@@ -1,7 +1,9 @@
 //! Objects of the bundled cases on a real server: omits what the server sets itself, and adds what it requires. Shows
 //! no content of a Secret.
 
+use crate::inputs::REQUEST;
 use crate::stage::{DEADLINE, NAMESPACE, SECRET, SERVICE, Stage};
+use crate::whole::REVIEW;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +20,7 @@ pub(crate) const CLUSTERS: &str = "clusters";
 /// The name of the managed Secret of a HostedCluster.
 pub(crate) const OUTPUT: &str = "external-managed-kubeconfig";
 /// What the server sets in the metadata of an object.
-const SET_BY_SERVER: [&str; 6] = [
+pub(crate) const SET_BY_SERVER: [&str; 6] = [
     "uid",
     "resourceVersion",
     "generation",
@@ -47,6 +49,18 @@ pub(crate) fn case_text(
     file: &str,
     name: impl Fn(&str) -> String,
 ) -> Result<Option<String>> {
+    let words = ["demo", "cluster1"].map(str::to_owned);
+    case_text_with(policy, case, file, &words, name)
+}
+
+/// The same with other names for these words.
+pub(crate) fn case_text_with(
+    policy: &str,
+    case: &str,
+    file: &str,
+    words: &[String],
+    name: impl Fn(&str) -> String,
+) -> Result<Option<String>> {
     let path = program::root()
         .join("policies")
         .join(policy)
@@ -58,11 +72,10 @@ pub(crate) fn case_text(
     }
     let text = fs::read_to_string(&path)
         .with_context(|| format!("failed to read `{}`", path.display()))?;
-    Ok(Some(
-        ["demo", "cluster1"]
-            .iter()
-            .fold(text, |text, word| renamed(&text, word, &name(word))),
-    ))
+    let renamed = words
+        .iter()
+        .fold(text, |text, word| renamed(&text, word, &name(word)));
+    Ok(Some(renamed))
 }
 
 /// Replaces a word, but not inside another word or base64.
@@ -249,9 +262,11 @@ impl Stage {
         if deleted && kind(&object) != NAMESPACE && body["metadata"]["finalizers"].is_null() {
             body["metadata"]["finalizers"] = json!(["test/hold"]);
         }
-        let created = match kind(&object) == NAMESPACE {
-            true => self.objects().apply(body).await?,
-            false => self.objects().create(body).await?,
+        let created = match kind(&object) {
+            NAMESPACE => self.objects().apply(body).await?,
+            REQUEST => self.request(body).await?,
+            REVIEW => return self.answer(&object).await,
+            _ => self.objects().create(body).await?,
         };
         if let (Some(old), Some(new)) = (object["metadata"]["uid"].as_str(), created.metadata.uid) {
             identifiers.insert(old.to_owned(), new);

@@ -3,7 +3,8 @@
 
 use crate::case::{Row, rows};
 use crate::objects::CLUSTERS;
-use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage, policies_at};
+use crate::whole::install;
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
@@ -45,11 +46,94 @@ const NOT_HERE: [(&str, &str); 5] = [
 ];
 
 /// How long rows may take to be as expected; a wrong row always takes this long.
-const SETTLED: Duration = Duration::from_secs(180);
+const SETTLED: Duration = Duration::from_secs(10);
 
 #[test]
 fn kubeconfig_policy_cases_pass_on_a_real_server() -> Result<()> {
     all(KUBECONFIG, "")
+}
+
+#[test]
+fn cases_of_the_objects_world_pass_on_a_real_server() -> Result<()> {
+    let mut policies = Vec::new();
+    for entry in fs::read_dir(program::root().join("policies"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().join("cases").is_dir() && ![KUBECONFIG, TAINTS].contains(&&*name) {
+            policies.push(name);
+        }
+    }
+    ensure!(!policies.is_empty(), "there are no such policies");
+    let turns = thread::scope(|scope| {
+        let turns = policies.iter().map(|policy| {
+            let turn = move || {
+                let mut wrong = (0, Vec::new());
+                on_stage(async |stage| {
+                    wrong = of_policy(stage, policy).await?;
+                    Ok(())
+                })?;
+                anyhow::Ok(wrong)
+            };
+            (policy, scope.spawn(turn))
+        });
+        let turns: Vec<_> = turns.collect();
+        let ended = turns.into_iter().map(|(policy, turn)| match turn.join() {
+            Ok(turn) => Ok((policy, turn.with_context(|| format!("the rows of {policy}"))?)),
+            Err(_) => bail!("the rows of {policy} panicked"),
+        });
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    let (mut ran, mut wrong) = (0, Vec::new());
+    for (policy, (rows, differences)) in turns {
+        println!("{policy}: {rows} rows");
+        ran += rows;
+        let about = |difference| format!("{policy}/{difference}");
+        wrong.extend(differences.into_iter().map(about));
+    }
+    println!("objects world: {ran} rows");
+    ensure!(wrong.is_empty(), "of {ran} rows:\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// Runs every case of a policy of the objects world on one stage, wave by wave; gives how many, and what is wrong.
+async fn of_policy(stage: &Stage, policy: &str) -> Result<(usize, Vec<String>)> {
+    let text = fs::read_to_string(program::policy(policy))?;
+    let manifest: Value = serde_yaml::from_str(&text)?;
+    let rows = chosen(policy, "", true)?;
+    let ran = rows.len();
+    if rows.is_empty() {
+        return Ok((0, Vec::new()));
+    }
+    install(stage, &manifest, &rows).await?;
+    let mut wrong = Vec::new();
+    let alone = reads_all_of_a_kind(&manifest);
+    for (number, wave) in groups(rows)
+        .into_iter()
+        .flat_map(|rows| whole_waves(rows, alone))
+        .enumerate()
+    {
+        for object in wave.iter().flat_map(|row| row.written()) {
+            stage.guard.expect(object);
+        }
+        if number == 0 {
+            let (folder, _) = settings(stage, policy, number, &wave[0].given)?;
+            stage.grant_exactly(&policies_at(&folder)?).await?;
+        }
+        wrong.extend(run(stage, policy, number, wave).await?);
+    }
+    Ok((ran, wrong))
+}
+
+/// Whether a policy reads all objects of a kind, so that two rows see each other.
+fn reads_all_of_a_kind(policy: &Value) -> bool {
+    let reads = policy["spec"]["grant"]["read"].as_array();
+    reads.into_iter().flatten().any(|read| {
+        let of_primary = |key: &str| {
+            let pattern = read[key].as_str().unwrap_or_default();
+            pattern.contains("{primary.")
+        };
+        !read["every"].is_null() && !of_primary("namespace") && !of_primary("name")
+    })
 }
 
 #[test]
@@ -59,18 +143,10 @@ fn taints_policy_cases_pass_on_a_real_server() -> Result<()> {
 
 /// Runs every case and reports all failures. Each wave is a turn of its own on some stage.
 fn all(policy: &str, prefix: &str) -> Result<()> {
-    let only = std::env::var("TRANSOM_ROWS").unwrap_or_default();
-    let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    for row in rows(policy, prefix)? {
-        if NOT_HERE.iter().all(|(name, _)| *name != row.name) && row.name.starts_with(&only) {
-            let mut given = row.given.clone();
-            given.as_object_mut().map(|given| given.remove("gone"));
-            groups.entry(given.to_string()).or_default().push(row);
-        }
-    }
-    let ran: usize = groups.values().map(Vec::len).sum();
+    let groups = groups(chosen(policy, prefix, false)?);
+    let ran: usize = groups.iter().map(Vec::len).sum();
     let waves = groups
-        .into_values()
+        .into_iter()
         .enumerate()
         .flat_map(|(number, rows)| waves(rows).into_iter().map(move |wave| (number, wave)));
     let wrong = thread::scope(|scope| {
@@ -91,6 +167,53 @@ fn all(policy: &str, prefix: &str) -> Result<()> {
         wrong.join("\n")
     );
     Ok(())
+}
+
+/// The cases of a policy that can be rows, and that `TRANSOM_ROWS` selects.
+fn chosen(policy: &str, prefix: &str, whole: bool) -> Result<Vec<Row>> {
+    let only = std::env::var("TRANSOM_ROWS").unwrap_or_default();
+    let mut rows = rows(policy, prefix, whole)?;
+    rows.retain(|row| {
+        let here = NOT_HERE.iter().all(|(name, _)| *name != row.name);
+        let name = format!("{policy}/{}", row.name);
+        here && (row.name.starts_with(&only) || name.starts_with(&only))
+    });
+    Ok(rows)
+}
+
+/// Rows with the same facts and settings.
+fn groups(rows: Vec<Row>) -> Vec<Vec<Row>> {
+    let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in rows {
+        let mut given = row.given.clone();
+        given.as_object_mut().map(|given| given.remove("gone"));
+        groups.entry(given.to_string()).or_default().push(row);
+    }
+    groups.into_values().collect()
+}
+
+/// Rows of the objects world that may run at the same time: an object that two of them use is the same in both, and no
+/// row changes it.
+fn whole_waves(rows: Vec<Row>, alone: bool) -> Vec<Vec<Row>> {
+    let mut waves: Vec<(BTreeMap<String, Option<String>>, Vec<Row>)> = Vec::new();
+    for row in rows {
+        let uses = row.uses();
+        let fits = |all: &BTreeMap<String, Option<String>>| {
+            !alone
+                && uses.iter().all(|(name, one)| {
+                    let other = all.get(name);
+                    other.is_none_or(|other| one.is_some() && other == one)
+                })
+        };
+        match waves.iter_mut().find(|(all, _)| fits(all)) {
+            Some((all, wave)) => {
+                all.extend(uses);
+                wave.push(row);
+            }
+            None => waves.push((uses, vec![row])),
+        }
+    }
+    waves.into_iter().map(|(_, wave)| wave).collect()
 }
 
 /// Runs a wave on a stage and returns what is wrong.
@@ -140,7 +263,8 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
         .filter_map(|(put, row)| put.ok().map(|()| row))
         .collect();
     let changing = rows.iter().any(Row::changes);
-    if changing {
+    let whole = rows.iter().any(|row| row.whole);
+    if changing && !whole {
         sentinel(stage, policy).await?;
     }
     let mut words = vec![
@@ -155,13 +279,17 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
     let before = stage.writes(start).await?;
     let (lines, change) = (agent.log()?.lines().count(), stage.mark()?);
     if changing {
+        // What is to wake nobody changes first: the agent has seen it once it has seen what comes later.
+        rows.sort_by_key(|row| row.expected["woken"] != json!([]));
         for row in rows.iter_mut().filter(|row| row.changes()) {
             if let Err(error) = row.change(stage).await {
                 wrong.push(format!("{}: the change: {error:#}", row.name));
             }
         }
         wrong.extend(settled(stage, &agent, rows.iter().filter(|row| row.changes())).await?);
-        turn_sentinel(stage, policy, &given).await?;
+        if !whole {
+            turn_sentinel(stage, policy, &given).await?;
+        }
     }
     let told = agent.told(lines)?;
     agent.stop()?;
@@ -172,6 +300,11 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
         );
     }
     wrong.extend(unexpected(&rows, &before, &stage.writes(change).await?));
+    if whole {
+        let refused = stage.nothing_denied(start).await.err();
+        wrong.extend(refused.map(|error| format!("{}: {error}", rows[0].name)));
+        stage.take(&rows).await?;
+    }
     Ok(wrong)
 }
 
@@ -293,7 +426,10 @@ fn unexpected(rows: &[Row], before: &[String], after: &[String]) -> Vec<String> 
             .split_once(' ')
             .map_or(String::new(), |(_, place)| place.to_owned())
     };
-    let foreign = |write: &&String| !write.contains("sentinel") && !write.contains("edge-");
+    let whole = rows.iter().any(|row| row.whole);
+    let foreign = |write: &&String| {
+        whole || (!write.contains("sentinel") && !write.contains("edge-"))
+    };
     let wrong_before = before
         .iter()
         .filter(foreign)

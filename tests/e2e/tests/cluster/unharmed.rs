@@ -53,6 +53,8 @@ struct Watched {
     strangers: BTreeSet<String>,
     /// Files with the output of agents.
     said: Vec<PathBuf>,
+    /// Objects that the agent may write in this test, beside those of all tests, as `secrets namespace/name`.
+    expected: BTreeSet<String>,
     /// Where the test began in the audit log.
     mark: Mark,
 }
@@ -102,6 +104,11 @@ impl Guard {
         self.watched().said.push(file);
     }
 
+    /// Lets the agent write an object (`secrets namespace/name`) in this test.
+    pub(crate) fn expect(&self, object: String) {
+        self.watched().expected.insert(object);
+    }
+
     /// Puts canaries beside and before the credentials of a source: a token, and a line before the key in its PEM.
     pub(crate) fn plant_source(&self, secret: &mut Value) -> Result<()> {
         let decoded = |value: &Value| {
@@ -146,6 +153,7 @@ impl Stage {
         {
             let mut watched = self.guard.watched();
             (watched.strangers, watched.said) = (BTreeSet::new(), Vec::new());
+            watched.expected = BTreeSet::new();
         }
         let [home, control_plane] =
             ["klusterlet", "clusters"].map(|prefix| format!("{prefix}-{NOBODY}"));
@@ -197,9 +205,10 @@ impl Stage {
             let found = self.api(kind, None).await?.list(&labelled).await?.items;
             strangers.extend(found.iter().map(|object| version(kind.1, object)));
         }
-        let (planted, mark) = {
+        let (planted, expected, mark) = {
             let watched = self.guard.watched();
-            (watched.strangers.clone(), watched.mark)
+            let (planted, expected) = (watched.strangers.clone(), watched.expected.clone());
+            (planted, expected, watched.mark)
         };
         let changed: Vec<&String> = planted.symmetric_difference(&strangers).collect();
         ensure!(
@@ -208,8 +217,19 @@ impl Stage {
         );
         let agents = format!("system:serviceaccount:{HOME}:");
         let lines = self.all_lines(mark).await?;
+        let is_expected = |target: &Target| {
+            let Target {
+                resource,
+                namespace,
+                name,
+                ..
+            } = target;
+            expected.contains(&format!("{resource} {namespace}/{name}"))
+        };
         let foreign = |line: &&Line| {
-            line.user.starts_with(&agents) && line.is_write() && !is_ours(line.target.as_ref())
+            let target = line.target.as_ref();
+            let ours = is_ours(target) || target.is_some_and(is_expected);
+            line.user.starts_with(&agents) && line.is_write() && !ours
         };
         let foreign: Vec<&Line> = lines.iter().filter(foreign).collect();
         ensure!(

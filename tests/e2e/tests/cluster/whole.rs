@@ -1,0 +1,427 @@
+//! Cases of the objects world as rows on a real server: objects of any kind, compared whole. What the server adds to a
+//! given object is no difference.
+
+use crate::case::Row;
+use crate::inputs::{ASKS, REQUEST};
+use crate::objects::{
+    Identifiers, SET_BY_SERVER, identified, kind, merge_patch, named, parse, place,
+};
+use crate::stage::{CRDS, NAMESPACE, PARALLEL, Stage};
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use kube::api::{DynamicObject, PostParams};
+use kube::core::Request;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use transom_e2e::agent::Told;
+use transom_e2e::program;
+use transom_test_cluster::available_crds;
+
+/// The answer to an access review, as cases give it; on a server it follows from roles.
+pub(crate) const REVIEW: (&str, &str) = ("authorization.k8s.io/v1", "SubjectAccessReview");
+const CONFIG: (&str, &str) = ("agent.open-cluster-management.io/v1", "KlusterletAddonConfig");
+const ROLES: &str = "rbac.authorization.k8s.io/v1";
+/// The finalizer of an object that a case gives as being deleted.
+const HOLD: &str = "test/hold";
+
+/// Each given object as the server had it before the agent started, by kind and name.
+pub(crate) type Before = BTreeMap<String, Value>;
+
+/// The names that a row may give to its objects: those of clusters and requests. The bytes of a request name its cluster,
+/// which keeps its name then.
+pub(crate) fn words(policy: &str, case: &str) -> Result<Vec<String>> {
+    let folder = program::root().join("policies").join(policy).join("cases");
+    let mut objects = Vec::new();
+    for file in ["given.yaml", "then.yaml"] {
+        let file = folder.join(case).join(file);
+        if file.is_file() {
+            objects.extend(parse(&fs::read_to_string(file)?)?);
+        }
+    }
+    let of = |kinds: &[&str]| -> BTreeSet<String> {
+        let those = objects
+            .iter()
+            .filter(|object| kinds.contains(&kind(object).1));
+        those.map(|object| place(object).1.to_owned()).collect()
+    };
+    let requests = of(&[REQUEST.1]);
+    let words = match requests.is_empty() {
+        true => of(&["ManagedCluster", "HostedCluster"]),
+        false => requests,
+    };
+    // A namespace with a label of a cluster is that of a cluster which is gone.
+    let mut words: Vec<String> = words.into_iter().collect();
+    if words.is_empty() {
+        let labelled = objects.iter().filter(|object| {
+            kind(object) == NAMESPACE
+                && !object["metadata"]["labels"]["open-cluster-management.io/cluster-name"].is_null()
+        });
+        words.extend(labelled.map(|object| place(object).1.to_owned()));
+    }
+    Ok(words)
+}
+
+/// Installs the CRDs of every kind in some rows and in their policy.
+pub(crate) async fn install(stage: &Stage, policy: &Value, rows: &[Row]) -> Result<()> {
+    let mut kinds: BTreeSet<(String, String)> = rows
+        .iter()
+        .flat_map(Row::all)
+        .map(|object| {
+            let (version, kind) = kind(object);
+            (version.to_owned(), kind.to_owned())
+        })
+        .collect();
+    let grant = &policy["spec"]["grant"];
+    for rule in ["read", "write"] {
+        for rule in grant[rule].as_array().into_iter().flatten() {
+            let (version, kind) = kind(rule);
+            kinds.insert((version.to_owned(), kind.to_owned()));
+        }
+    }
+    let there = available_crds()?;
+    for (version, kind) in &kinds {
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let name = format!("{}s.{group}", kind.to_lowercase());
+        match (&**version, &**kind) == CONFIG {
+            true => stage.cluster.install_addon_configs().await?,
+            false if there.contains(&name) && !CRDS.contains(&&*name) => {
+                stage.cluster.install_crds(&[&name]).await?;
+            }
+            false => {}
+        }
+    }
+    stage.objects().apply_manifest(ASKS).await
+}
+
+impl Stage {
+    /// Creates a request for a certificate as the requester that it names, with its conditions.
+    pub(crate) async fn request(&self, body: Value) -> Result<DynamicObject> {
+        let spec = body["spec"].clone();
+        let requests = Request::new("/apis/certificates.k8s.io/v1/certificatesigningrequests");
+        let mut status = body["status"].clone();
+        let name = place(&body).1.to_owned();
+        let mut request = requests.create(&PostParams::default(), body.to_string().into_bytes())?;
+        let as_user = |key: &'static str, value: &Value| -> Result<_> {
+            let value = value.as_str().context("a requester is no text")?;
+            Ok((key, value.parse::<http::HeaderValue>()?))
+        };
+        let (key, user) = as_user("impersonate-user", &spec["username"])?;
+        request.headers_mut().insert(key, user);
+        for group in spec["groups"].as_array().into_iter().flatten() {
+            let (key, group) = as_user("impersonate-group", group)?;
+            request.headers_mut().append(key, group);
+        }
+        let client = self.objects().client();
+        let mut made: DynamicObject = client
+            .request(request)
+            .await
+            .with_context(|| format!("failed to ask for the certificate of `{name}`"))?;
+        if !status["conditions"].is_null() {
+            made.data["status"] = status.take();
+            let body = serde_json::to_vec(&made)?;
+            let approved =
+                requests.replace_subresource("approval", &name, &PostParams::default(), body)?;
+            made = client.request(approved).await?;
+        }
+        Ok(made)
+    }
+
+    /// Gives a user the right about which a case has the answer that it is allowed; without it the server denies.
+    pub(crate) async fn answer(&self, review: &Value) -> Result<()> {
+        if review["status"]["allowed"] != true {
+            return Ok(());
+        }
+        let (spec, name) = (&review["spec"], place(review).1);
+        let of = &spec["resourceAttributes"];
+        let text = |key: &str| of[key].as_str().unwrap_or_default();
+        let resource = [text("resource"), text("subresource")];
+        let resource = resource.join("/").trim_end_matches('/').to_owned();
+        for object in [
+            json!({"apiVersion": ROLES, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
+                {"apiGroups": [text("group")], "resources": [resource], "verbs": [text("verb")]}]}),
+            json!({"apiVersion": ROLES, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": spec["user"]}]}),
+        ] {
+            self.objects().apply(object).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes every object of some rows, so that the next rows find nothing of them.
+    pub(crate) async fn take(&self, rows: &[Row]) -> Result<()> {
+        let (mut namespaces, mut all) = (BTreeSet::new(), BTreeMap::new());
+        for object in rows.iter().flat_map(Row::all) {
+            namespaces.extend(place(object).0.map(str::to_owned));
+            match kind(object) {
+                NAMESPACE => drop(namespaces.insert(place(object).1.to_owned())),
+                REVIEW => {
+                    for role in ["ClusterRole", "ClusterRoleBinding"] {
+                        let role = json!({"apiVersion": ROLES, "kind": role, "metadata": object["metadata"]});
+                        all.insert(named(&role), role);
+                    }
+                }
+                _ => drop(all.insert(named(object), object.clone())),
+            }
+        }
+        let gone = stream::iter(all.values()).map(|object| async move {
+            let (namespace, name) = place(object);
+            if let Some(there) = self.get(kind(object), namespace, name).await? {
+                if !there["metadata"]["finalizers"].is_null() {
+                    let free = json!({"metadata": {"finalizers": null}});
+                    self.patch(kind(object), namespace, name, free).await?;
+                }
+                self.delete(kind(object), namespace, name).await?;
+            }
+            anyhow::Ok(())
+        });
+        gone.buffer_unordered(PARALLEL)
+            .try_collect::<Vec<()>>()
+            .await?;
+        for name in namespaces.iter().filter(|name| !name.starts_with("kube-")) {
+            self.finalise(name).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An object without what the server sets, and without digests.
+fn said(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for key in SET_BY_SERVER.iter().chain(&["deletionGracePeriodSeconds"]) {
+            metadata.remove(*key);
+        }
+        if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
+            finalizers.retain(|finalizer| finalizer != HOLD);
+        }
+        if let Some(map) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            for digest in ["transom.dev/component", "transom.dev/inputs"] {
+                map.remove(digest);
+            }
+            if let Some(source) = map.get_mut("transom.dev/source") {
+                let text = source.as_str().unwrap_or_default();
+                *source = serde_json::from_str(text).unwrap_or_default();
+            }
+        }
+        metadata.retain(|_, value| !is_empty(value));
+    }
+    if kind(&object).1 == REQUEST.1 {
+        for condition in object["status"]["conditions"]
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            condition.remove("lastUpdateTime");
+        }
+    }
+    object
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+/// A value after a merge patch, in which null removes.
+fn patched(value: &Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch.clone();
+    };
+    let mut map = value.as_object().cloned().unwrap_or_default();
+    for (key, patch) in patch {
+        match patch.is_null() {
+            true => drop(map.remove(key)),
+            false => {
+                let before = map.get(key).cloned().unwrap_or_default();
+                map.insert(key.clone(), patched(&before, patch));
+            }
+        }
+    }
+    Value::Object(map)
+}
+
+/// The paths at which an object is not as wanted. A map of which only a part is wanted may have more; below `exact` it may
+/// not, and a list never has more elements.
+fn differ(want: &Value, have: &Value, exact: bool, path: &str, paths: &mut BTreeSet<String>) {
+    match (want, have) {
+        (Value::Object(wanted), Value::Object(had)) => {
+            let more: Map<String, Value> = had
+                .iter()
+                .filter(|(key, value)| exact && !wanted.contains_key(*key) && !is_empty(value))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            paths.extend(more.keys().map(|key| format!("{path}.{key}")));
+            for (key, want) in wanted {
+                let have = had.get(key).unwrap_or(&Value::Null);
+                differ(want, have, exact, &format!("{path}.{key}"), paths);
+            }
+        }
+        (Value::Array(wanted), Value::Array(had)) if wanted.len() == had.len() => {
+            for (index, (want, have)) in wanted.iter().zip(had).enumerate() {
+                differ(want, have, exact, &format!("{path}[{index}]"), paths);
+            }
+        }
+        _ if want == have || (is_empty(want) && is_empty(have)) => {}
+        _ => drop(paths.insert(path.to_owned())),
+    }
+}
+
+impl Row {
+    /// Every object of the row.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Value> {
+        let expected = ["objects", "partialObjects"].map(|part| self.expected[part].as_array());
+        self.objects
+            .iter()
+            .chain(&self.then)
+            .chain(expected.into_iter().flatten().flatten())
+    }
+
+    /// What no other row may use at the same time: objects that the row changes, or that are not the same in both.
+    pub(crate) fn uses(&self) -> BTreeMap<String, Option<String>> {
+        let mut uses: BTreeMap<String, Option<String>> = self
+            .objects
+            .iter()
+            .map(|object| (named(object), Some(object.to_string())))
+            .collect();
+        let expected = ["objects", "partialObjects", "removed"]
+            .into_iter()
+            .filter_map(|part| self.expected[part].as_array())
+            .flatten()
+            .map(|object| match object["metadata"].is_null() {
+                true => named(&json!({"kind": object["kind"], "metadata": object})),
+                false => named(object),
+            });
+        let changed = self.then.iter().chain(&self.gone).map(named);
+        uses.extend(expected.chain(changed).map(|name| (name, None)));
+        uses
+    }
+
+    /// Remembers each given object as the server has it.
+    pub(crate) async fn remember(&mut self, stage: &Stage) -> Result<()> {
+        let mut before = Before::new();
+        for object in self.objects.iter().filter(|object| kind(object) != REVIEW) {
+            let (namespace, name) = place(object);
+            let there = stage.get(kind(object), namespace, name).await?;
+            before.insert(named(object), there.context("it is not there")?);
+        }
+        self.before = Some(before);
+        Ok(())
+    }
+
+    /// How the objects of a row of the objects world differ from what is expected.
+    pub(crate) async fn whole_differences(
+        &self,
+        stage: &Stage,
+        before: &Before,
+    ) -> Result<Vec<String>> {
+        let mut differences = Vec::new();
+        for (part, exact) in [("objects", true), ("partialObjects", false)] {
+            for object in self.expected[part].as_array().into_iter().flatten() {
+                let (namespace, name) = place(object);
+                let have = stage.get(kind(object), namespace, name).await?;
+                let (want, exact) = self.want(object, before, exact);
+                let Some(have) = have else {
+                    if !released(object) {
+                        differences.push(format!("{}: it is not there", named(object)));
+                    }
+                    continue;
+                };
+                let (want, have) = (said(&want), said(&have));
+                let mut paths = BTreeSet::new();
+                if !exact {
+                    // Nobody but the agent writes these of an object that it made.
+                    let made = !before.contains_key(&named(object)) && part == "objects";
+                    let [wanted, had] = [&want, &have].map(|object| object["metadata"].clone());
+                    differ(&wanted, &had, made, ".metadata", &mut paths);
+                }
+                differ(&want, &have, exact, "", &mut paths);
+                let differ = |path| format!("{}: `{path}` differs", named(object));
+                differences.extend(paths.into_iter().map(differ));
+            }
+        }
+        Ok(differences)
+    }
+
+    /// An expected object as the server is to have it, and whether it is to have nothing more.
+    fn want(&self, object: &Value, before: &Before, whole: bool) -> (Value, bool) {
+        let object = identified(object, &self.identifiers);
+        let same = |other: &&Value| named(other) == named(&object);
+        let given = self.objects.iter().find(same).filter(|_| whole);
+        match (given, before.get(&named(&object))) {
+            (Some(given), Some(there)) => {
+                let given = identified(given, &self.identifiers);
+                let patch = merge_patch(&said(&given), &said(&object)).unwrap_or_else(|| json!({}));
+                (patched(&said(there), &patch), true)
+            }
+            _ => (object, false),
+        }
+    }
+
+    /// The primaries of the row that have a state although the case expects none.
+    pub(crate) fn unexpected_states(&self, states: &BTreeMap<String, String>) -> Vec<String> {
+        let expected: BTreeSet<String> = self.states().map(|(primary, _)| primary).collect();
+        let own: BTreeSet<String> = self.objects.iter().chain(&self.then).map(named).collect();
+        states
+            .iter()
+            .filter(|(primary, _)| own.contains(*primary) && !expected.contains(*primary))
+            .map(|(primary, state)| format!("{primary}: expected no state, got {state}"))
+            .collect()
+    }
+
+    /// Complaints about primaries that the change woke or did not wake, contrary to the case.
+    pub(crate) fn wrongly_woken(&self, told: &[Told]) -> Vec<String> {
+        let Some(expected) = self.expected["woken"].as_array() else {
+            return Vec::new();
+        };
+        let expected: BTreeSet<String> = expected
+            .iter()
+            .map(|one| named(&json!({"kind": one["primary"]["kind"], "metadata": one["primary"]})))
+            .collect();
+        let own: BTreeSet<String> = self.objects.iter().chain(&self.then).map(named).collect();
+        let woken: BTreeSet<String> = told
+            .iter()
+            .filter(|told| told.state.is_some() && own.contains(&told.primary))
+            .map(|told| told.primary.clone())
+            .collect();
+        expected
+            .symmetric_difference(&woken)
+            .map(|primary| format!("{primary}: `woken` is not as expected"))
+            .collect()
+    }
+}
+
+/// Whether an object goes when it is as expected: it is being deleted, and nobody holds it.
+fn released(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    !metadata["deletionTimestamp"].is_null() && is_empty(&metadata["finalizers"])
+}
+
+/// The identifier of an object that is there already, because another row gave the same.
+pub(crate) async fn shared(
+    stage: &Stage,
+    object: &Value,
+    identifiers: &mut Identifiers,
+) -> Result<bool> {
+    if [NAMESPACE, REVIEW].contains(&kind(object)) {
+        return Ok(false);
+    }
+    let (namespace, name) = place(object);
+    let Some(there) = stage.get(kind(object), namespace, name).await? else {
+        return Ok(false);
+    };
+    let [old, new] = [object, &there].map(|object| object["metadata"]["uid"].as_str());
+    if let (Some(old), Some(new)) = (old, new) {
+        identifiers.insert(old.to_owned(), new.to_owned());
+    }
+    Ok(true)
+}
