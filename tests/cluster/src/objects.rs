@@ -4,11 +4,12 @@
 use crate::cluster::Cluster;
 use crate::wait;
 use anyhow::{Context as _, Result};
-use futures::TryFutureExt as _;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Client;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
+};
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind, Request};
 use kube::discovery::{self, Discovery, Scope, verbs};
 use serde_json::{Value, json};
@@ -115,9 +116,21 @@ impl Objects {
 
     /// Creates a namespace unless it exists.
     pub async fn namespace(&self, name: &str) -> Result<()> {
-        self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
-            .map_ok(drop)
-            .await
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let namespace = Namespace {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        match namespaces.create(&PostParams::default(), &namespace).await {
+            // Applied again, it would lose the labels that a test gave it.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            made => made
+                .map(drop)
+                .with_context(|| format!("failed to create namespace `{name}`")),
+        }
     }
 
     /// An object as JSON; null if it is not there.

@@ -2,9 +2,10 @@
 //! Differences are shown as paths, without values.
 
 use crate::objects::{
-    Identifiers, case_text, case_text_with, encode, identified, kind, merge_patch, named, parse, place,
+    Identifiers, case_text, case_text_with, encode, identified, kind, merge_patch, named, parse,
+    place,
 };
-use crate::stage::{DEADLINE, Stage};
+use crate::stage::{DEADLINE, NAMESPACE, Stage};
 use crate::whole::{Before, shared, words};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -29,6 +30,10 @@ pub(crate) struct Row {
     pub(crate) objects: Vec<Value>,
     pub(crate) then: Vec<Value>,
     pub(crate) gone: Vec<Value>,
+    /// The policy of the case.
+    pub(crate) policy: String,
+    /// What the policy removes.
+    pub(crate) removed: Vec<Value>,
     /// What is expected.
     pub(crate) expected: Value,
     /// The identifiers that the server gave the objects.
@@ -52,7 +57,8 @@ pub(crate) fn rows(policy: &str, prefix: &str, whole: bool) -> Result<Vec<Row>> 
     names
         .iter()
         .map(|name| {
-            row(policy, name, prefix, whole).with_context(|| format!("failed to read the case {name}"))
+            row(policy, name, prefix, whole)
+                .with_context(|| format!("failed to read the case {name}"))
         })
         .collect()
 }
@@ -87,11 +93,10 @@ fn row(policy: &str, name: &str, prefix: &str, whole: bool) -> Result<Row> {
         .map(|case| case["spec"].clone())
         .unwrap_or_else(|| json!({}));
     let gone = given["gone"].as_array().cloned().unwrap_or_default();
-    let gone = gone
-        .into_iter()
-        .map(|it| json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it}));
-    let mut expected =
-        parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?.pop().unwrap_or_default();
+    let gone = gone.iter().map(referred);
+    let mut expected = parse(&text("expected.yaml")?.context("there is no expected.yaml")?)?
+        .pop()
+        .unwrap_or_default();
     if expected.is_null() {
         expected = json!({});
     }
@@ -104,6 +109,21 @@ fn row(policy: &str, name: &str, prefix: &str, whole: bool) -> Result<Row> {
         .transpose()?
         .unwrap_or_default();
     let identifiers = Identifiers::new();
+    let removed = expected["removed"].as_array().cloned().unwrap_or_default();
+    // A case names the version only where the kind does not say enough.
+    let text = fs::read_to_string(program::policy(policy))?;
+    let manifest: Value = serde_yaml::from_str(&text)?;
+    let rules = manifest["spec"]["grant"]["write"].as_array();
+    let rules: Vec<&Value> = rules.into_iter().flatten().collect();
+    let removed = removed.iter().map(|it| {
+        let mut object = referred(it);
+        let rule = rules.iter().find(|rule| rule["kind"] == object["kind"]);
+        if let (Some(rule), true) = (rule, object["apiVersion"].is_null()) {
+            object["apiVersion"] = rule["apiVersion"].clone();
+        }
+        object
+    });
+    let removed: Vec<Value> = removed.collect();
     Ok(Row {
         name: name.to_owned(),
         tag,
@@ -111,11 +131,18 @@ fn row(policy: &str, name: &str, prefix: &str, whole: bool) -> Result<Row> {
         given,
         objects,
         then,
+        policy: policy.to_owned(),
+        removed,
         expected,
         identifiers,
         whole,
         before: None,
     })
+}
+
+/// An object of which a case says only which one it is.
+fn referred(it: &Value) -> Value {
+    json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it})
 }
 
 /// Without this check a misspelt file would be ignored silently.
@@ -205,15 +232,28 @@ impl Row {
     /// Creates a given object, unless a row that gives the same has created it; gives the identifiers known then.
     async fn put_one(&self, stage: &Stage, object: &Value) -> Result<Identifiers> {
         let mut identifiers = self.identifiers.clone();
-        if !(self.whole && shared(stage, object, &mut identifiers).await?) {
-            stage.put(object, &mut identifiers).await?;
+        if self.whole && shared(stage, object, &mut identifiers).await? {
+            return Ok(identifiers);
         }
-        Ok(identifiers)
+        let put = match self.whole {
+            true => stage.put(&self.held(object), &mut identifiers).await,
+            false => stage.put(object, &mut identifiers).await,
+        };
+        // Another row may have put the same at the same time.
+        if put.is_err() && self.whole && shared(stage, object, &mut identifiers).await? {
+            return Ok(identifiers);
+        }
+        put.map(|()| identifiers)
     }
 
     /// Makes the change.
     pub(crate) async fn change(&mut self, stage: &Stage) -> Result<()> {
-        for after in &self.then {
+        // A cluster says what came of its inputs, so its inputs change first.
+        let mut then: Vec<&Value> = self.then.iter().collect();
+        if self.whole {
+            then.sort_by_key(|object| kind(object).1 == "ManagedCluster");
+        }
+        for after in then {
             match self
                 .objects
                 .iter()
@@ -230,6 +270,21 @@ impl Row {
                 continue;
             }
             let kind = kind(gone);
+            if self.whole {
+                // Its policy may have a finalizer on it, and takes it off.
+                stage.delete(kind, namespace, name).await?;
+                if let Some(there) = stage.get(kind, namespace, name).await? {
+                    let all = there["metadata"]["finalizers"].as_array();
+                    let mut kept: Vec<Value> = all.cloned().unwrap_or_default();
+                    let given = self.objects.iter().find(|it| named(it) == named(gone));
+                    let given = given.map(|it| it["metadata"]["finalizers"].clone());
+                    let given = given.unwrap_or_default();
+                    kept.retain(|one| !given.as_array().is_some_and(|all| all.contains(one)));
+                    let patch = json!({"metadata": {"finalizers": kept}});
+                    stage.patch(kind, namespace, name, patch).await?;
+                }
+                continue;
+            }
             if self
                 .objects
                 .iter()
@@ -251,12 +306,10 @@ impl Row {
 
     /// What the agent may write, as `secrets namespace/name`.
     pub(crate) fn written(&self) -> BTreeSet<String> {
-        let removed = self.expected["removed"].as_array().into_iter().flatten();
-        let removed = removed.map(|it| json!({"kind": it["kind"], "metadata": it}));
         let objects = ["objects", "partialObjects"].map(|part| self.expected[part].as_array());
         let objects = objects.into_iter().flatten().flatten().cloned();
         objects
-            .chain(removed)
+            .chain(self.removed.iter().cloned())
             .map(|object| resource(&object))
             .collect()
     }
@@ -296,16 +349,14 @@ impl Row {
         } else {
             differences.extend(self.narrow_differences(stage).await?);
         }
-        for it in self.expected["removed"].as_array().into_iter().flatten() {
-            let object =
-                json!({"apiVersion": it["apiVersion"], "kind": it["kind"], "metadata": it});
-            let (namespace, name) = place(&object);
-            let there = stage.get(kind(&object), namespace, name).await?;
+        for object in &self.removed {
+            let (namespace, name) = place(object);
+            let there = stage.get(kind(object), namespace, name).await?;
             // It may be held by the finalizer of somebody else.
             if there.is_some_and(|there| there["metadata"]["deletionTimestamp"].is_null()) {
                 differences.push(format!(
                     "{}: expected it to be removed, it exists",
-                    named(&object)
+                    named(object)
                 ));
             }
         }
@@ -364,13 +415,13 @@ impl Row {
 }
 
 /// The resource of an object as the audit log names it.
-fn resource(object: &Value) -> String {
+pub(crate) fn resource(object: &Value) -> String {
     let (namespace, name) = place(object);
-    format!(
-        "{}s {}/{name}",
-        kind(object).1.to_lowercase(),
-        namespace.unwrap_or_default()
-    )
+    let namespace = match kind(object) == NAMESPACE {
+        true => name,
+        false => namespace.unwrap_or_default(),
+    };
+    format!("{}s {namespace}/{name}", kind(object).1.to_lowercase())
 }
 
 /// Waits until the next object gets a later creation time.

@@ -6,7 +6,7 @@ use crate::stage::{
 };
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use kube::api::{ListParams, PostParams};
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 use transom_api::labels;
@@ -74,7 +74,17 @@ impl Stage {
 
     /// Deletes all objects of a kind, also those with finalizers.
     async fn remove_all(&self, kind: (&str, &str)) -> Result<()> {
-        let gone = stream::iter(self.list(kind).await?).map(|object| async move {
+        let all = self.list(kind).await?;
+        self.remove_these(all.into_iter().map(|object| (kind, object)))
+            .await
+    }
+
+    /// Deletes objects, also those with finalizers.
+    pub(crate) async fn remove_these<'a>(
+        &self,
+        objects: impl IntoIterator<Item = ((&'a str, &'a str), DynamicObject)>,
+    ) -> Result<()> {
+        let gone = stream::iter(objects).map(|(kind, object)| async move {
             let (namespace, name) = (
                 object.metadata.namespace,
                 object.metadata.name.unwrap_or_default(),

@@ -183,6 +183,9 @@ fn sent(object: &Value) -> Value {
         "Service" => service(&mut object["spec"]),
         "HostedCluster" => {
             hosted(&mut object["spec"]);
+            if let Some(all) = object.pointer_mut("/status/conditions") {
+                conditions(all);
+            }
             if let Some(version) = object
                 .pointer_mut("/status/version")
                 .and_then(Value::as_object_mut)
@@ -223,9 +226,24 @@ fn service(spec: &mut Value) {
     }
 }
 
+/// Adds what the real CRD requires of conditions beyond the case.
+pub(crate) fn conditions(all: &mut Value) {
+    let conditions = all.as_array_mut().into_iter().flatten();
+    for condition in conditions.filter_map(Value::as_object_mut) {
+        for (key, value) in [
+            ("lastTransitionTime", "2026-11-21T07:00:00Z"),
+            ("message", ""),
+            ("reason", "AsExpected"),
+        ] {
+            condition.entry(key).or_insert_with(|| json!(value));
+        }
+    }
+}
+
 /// Adds what the real CRD requires beyond the case.
 fn hosted(spec: &mut Value) {
     let wanted = json!({
+        "platform": {"type": "None"}, "release": {"image": "example.com/release:4.20"},
         "pullSecret": {"name": "pull-secret"}, "sshKey": {"name": "ssh-key"},
         "networking": {"clusterNetwork": [{"cidr": "10.132.0.0/14"}], "serviceNetwork": [{"cidr": "172.31.0.0/16"}]},
         "services": [

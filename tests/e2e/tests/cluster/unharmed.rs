@@ -53,7 +53,8 @@ struct Watched {
     strangers: BTreeSet<String>,
     /// Files with the output of agents.
     said: Vec<PathBuf>,
-    /// Objects that the agent may write in this test, beside those of all tests, as `secrets namespace/name`.
+    /// Objects that the agent may write in this test, beside those of all tests, as `secrets namespace/name`; or the end of
+    /// their names, with a dash.
     expected: BTreeSet<String>,
     /// Where the test began in the audit log.
     mark: Mark,
@@ -104,7 +105,8 @@ impl Guard {
         self.watched().said.push(file);
     }
 
-    /// Lets the agent write an object (`secrets namespace/name`) in this test.
+    /// Lets the agent write an object (`secrets namespace/name`) in this test, or every object whose name or namespace has
+    /// an end (`-l03`).
     pub(crate) fn expect(&self, object: String) {
         self.watched().expected.insert(object);
     }
@@ -224,7 +226,13 @@ impl Stage {
                 name,
                 ..
             } = target;
-            expected.contains(&format!("{resource} {namespace}/{name}"))
+            let place = format!("{resource} {namespace}/{name}");
+            let fits = |one: &String| {
+                place == *one
+                    || (one.starts_with('-')
+                        && [namespace, name].iter().any(|name| name.contains(&**one)))
+            };
+            expected.iter().any(fits)
         };
         let foreign = |line: &&Line| {
             let target = line.target.as_ref();

@@ -1,14 +1,13 @@
 //! Cases of the objects world as rows on a real server: objects of any kind, compared whole. What the server adds to a
 //! given object is no difference.
 
-use crate::case::Row;
+use crate::case::{Row, resource};
 use crate::inputs::{ASKS, REQUEST};
 use crate::objects::{
-    Identifiers, SET_BY_SERVER, identified, kind, merge_patch, named, parse, place,
+    Identifiers, SET_BY_SERVER, conditions, identified, kind, merge_patch, named, parse, place,
 };
-use crate::stage::{CRDS, NAMESPACE, PARALLEL, Stage};
+use crate::stage::{CRDS, NAMESPACE, Stage};
 use anyhow::{Context as _, Result};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{DynamicObject, PostParams};
 use kube::core::Request;
 use serde_json::{Map, Value, json};
@@ -20,13 +19,19 @@ use transom_test_cluster::available_crds;
 
 /// The answer to an access review, as cases give it; on a server it follows from roles.
 pub(crate) const REVIEW: (&str, &str) = ("authorization.k8s.io/v1", "SubjectAccessReview");
-const CONFIG: (&str, &str) = ("agent.open-cluster-management.io/v1", "KlusterletAddonConfig");
+const CONFIG: (&str, &str) = (
+    "agent.open-cluster-management.io/v1",
+    "KlusterletAddonConfig",
+);
 const ROLES: &str = "rbac.authorization.k8s.io/v1";
 /// The finalizer of an object that a case gives as being deleted.
 const HOLD: &str = "test/hold";
 
 /// Each given object as the server had it before the agent started, by kind and name.
 pub(crate) type Before = BTreeMap<String, Value>;
+
+/// What a row uses, by kind and name: as what, or nothing where the row changes it.
+pub(crate) type Uses = BTreeMap<String, Option<String>>;
 
 /// The names that a row may give to its objects: those of clusters and requests. The bytes of a request name its cluster,
 /// which keeps its name then.
@@ -55,28 +60,40 @@ pub(crate) fn words(policy: &str, case: &str) -> Result<Vec<String>> {
     if words.is_empty() {
         let labelled = objects.iter().filter(|object| {
             kind(object) == NAMESPACE
-                && !object["metadata"]["labels"]["open-cluster-management.io/cluster-name"].is_null()
+                && !object["metadata"]["labels"]["open-cluster-management.io/cluster-name"]
+                    .is_null()
         });
         words.extend(labelled.map(|object| place(object).1.to_owned()));
     }
     Ok(words)
 }
 
+/// The kinds in some rows and in their policy.
+fn kinds(policy: &Value, rows: &[Row]) -> BTreeSet<(String, String)> {
+    let grant = &policy["spec"]["grant"];
+    let rules = ["read", "write"].map(|rules| grant[rules].as_array());
+    let rules = rules.into_iter().flatten().flatten();
+    let named = rules.filter(|rule| !rule["kind"].is_null());
+    let owned = |object| {
+        let (version, kind) = kind(object);
+        (version.to_owned(), kind.to_owned())
+    };
+    rows.iter()
+        .flat_map(Row::all)
+        .chain(named)
+        .map(owned)
+        .collect()
+}
+
 /// Installs the CRDs of every kind in some rows and in their policy.
 pub(crate) async fn install(stage: &Stage, policy: &Value, rows: &[Row]) -> Result<()> {
-    let mut kinds: BTreeSet<(String, String)> = rows
-        .iter()
-        .flat_map(Row::all)
-        .map(|object| {
-            let (version, kind) = kind(object);
-            (version.to_owned(), kind.to_owned())
-        })
-        .collect();
+    let kinds = kinds(policy, rows);
     let grant = &policy["spec"]["grant"];
-    for rule in ["read", "write"] {
-        for rule in grant[rule].as_array().into_iter().flatten() {
-            let (version, kind) = kind(rule);
-            kinds.insert((version.to_owned(), kind.to_owned()));
+    // The rights in a namespace lie in it.
+    for rule in grant["write"].as_array().into_iter().flatten() {
+        let namespace = rule["namespace"].as_str();
+        if let Some(name) = namespace.filter(|name| !name.contains(['{', '*'])) {
+            stage.objects().namespace(name).await?;
         }
     }
     let there = available_crds()?;
@@ -150,7 +167,7 @@ impl Stage {
     }
 
     /// Removes every object of some rows, so that the next rows find nothing of them.
-    pub(crate) async fn take(&self, rows: &[Row]) -> Result<()> {
+    pub(crate) async fn take(&self, policy: &Value, rows: &[Row]) -> Result<()> {
         let (mut namespaces, mut all) = (BTreeSet::new(), BTreeMap::new());
         for object in rows.iter().flat_map(Row::all) {
             namespaces.extend(place(object).0.map(str::to_owned));
@@ -165,20 +182,36 @@ impl Stage {
                 _ => drop(all.insert(named(object), object.clone())),
             }
         }
-        let gone = stream::iter(all.values()).map(|object| async move {
-            let (namespace, name) = place(object);
-            if let Some(there) = self.get(kind(object), namespace, name).await? {
-                if !there["metadata"]["finalizers"].is_null() {
-                    let free = json!({"metadata": {"finalizers": null}});
-                    self.patch(kind(object), namespace, name, free).await?;
+        let mut kinds = kinds(policy, rows);
+        kinds.retain(|(version, kind)| ![NAMESPACE, REVIEW].contains(&(&**version, &**kind)));
+        kinds.extend(all.values().map(|object| {
+            let (version, kind) = kind(object);
+            (version.to_owned(), kind.to_owned())
+        }));
+        let ends: Vec<String> = rows.iter().map(|row| format!("-{}", row.tag)).collect();
+        let with_tag = |name: &Option<String>| {
+            let name = name.as_deref().unwrap_or_default();
+            ends.iter().any(|end| name.contains(&**end))
+        };
+        let mut gone = Vec::new();
+        for (version, kind) in &kinds {
+            let kind = (&**version, &**kind);
+            for object in self.list(kind).await? {
+                let metadata = &object.metadata;
+                let name = metadata.name.clone().unwrap_or_default();
+                let key = match &metadata.namespace {
+                    Some(namespace) => format!("{} {namespace}/{name}", kind.1),
+                    None => format!("{} {name}", kind.1),
+                };
+                if with_tag(&metadata.name)
+                    || with_tag(&metadata.namespace)
+                    || all.contains_key(&key)
+                {
+                    gone.push((kind, object));
                 }
-                self.delete(kind(object), namespace, name).await?;
             }
-            anyhow::Ok(())
-        });
-        gone.buffer_unordered(PARALLEL)
-            .try_collect::<Vec<()>>()
-            .await?;
+        }
+        self.remove_these(gone).await?;
         for name in namespaces.iter().filter(|name| !name.starts_with("kube-")) {
             self.finalise(name).await?;
         }
@@ -203,10 +236,14 @@ fn said(object: &Value) -> Value {
             for digest in ["transom.dev/component", "transom.dev/inputs"] {
                 map.remove(digest);
             }
-            if let Some(source) = map.get_mut("transom.dev/source") {
-                let text = source.as_str().unwrap_or_default();
+            if let Some(source) = map.get_mut("transom.dev/source")
+                && let Some(text) = source.as_str()
+            {
                 *source = serde_json::from_str(text).unwrap_or_default();
             }
+        }
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.remove("kubernetes.io/metadata.name");
         }
         metadata.retain(|_, value| !is_empty(value));
     }
@@ -280,30 +317,80 @@ impl Row {
     /// Every object of the row.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Value> {
         let expected = ["objects", "partialObjects"].map(|part| self.expected[part].as_array());
-        self.objects
-            .iter()
-            .chain(&self.then)
-            .chain(expected.into_iter().flatten().flatten())
+        let expected = expected.into_iter().flatten().flatten();
+        let all = self.objects.iter().chain(&self.then).chain(expected);
+        all.chain(&self.removed)
     }
 
     /// What no other row may use at the same time: objects that the row changes, or that are not the same in both.
-    pub(crate) fn uses(&self) -> BTreeMap<String, Option<String>> {
-        let mut uses: BTreeMap<String, Option<String>> = self
+    pub(crate) fn uses(&self) -> Uses {
+        let mut uses: Uses = self
             .objects
             .iter()
             .map(|object| (named(object), Some(object.to_string())))
             .collect();
-        let expected = ["objects", "partialObjects", "removed"]
+        let expected = ["objects", "partialObjects"].map(|part| self.expected[part].as_array());
+        let expected = expected.into_iter().flatten().flatten();
+        let expected = expected.chain(&self.removed).map(named);
+        // That a cluster is missing counts, too.
+        let of = self.objects.iter().filter_map(|object| {
+            let cluster =
+                object["metadata"]["labels"]["open-cluster-management.io/cluster-name"].as_str()?;
+            Some(format!("ManagedCluster {cluster}"))
+        });
+        for cluster in of {
+            uses.entry(cluster).or_insert_with(|| Some(String::new()));
+        }
+        let changed = self.then.iter().chain(&self.gone).map(named);
+        let changes: Vec<String> = expected.chain(changed).collect();
+        // Other rows may want or make what has the same name for all.
+        let end = format!("-{}", self.tag);
+        let of_all = changes.iter().any(|name| !name.contains(&end));
+        uses.insert("what all share".to_owned(), (!of_all).then(String::new));
+        uses.extend(changes.into_iter().map(|name| (name, None)));
+        uses
+    }
+
+    /// Whether a write is that of an object with the tag of the row.
+    pub(crate) fn is_about(&self, write: &str) -> bool {
+        let end = format!("-{}", self.tag);
+        write
+            .split(['/', ':', ' '])
+            .any(|part| part.ends_with(&end) || part.contains(&format!("{end}-")))
+    }
+
+    /// What the agent may write for the row at any time: what is expected, and before the change any object of the row.
+    pub(crate) fn may_write(&self) -> BTreeSet<String> {
+        let mut places = self.written();
+        if self.changes() {
+            places.extend(self.objects.iter().map(resource));
+            places.insert(format!("-{}", self.tag));
+            places.extend(self.all().map(resource));
+        }
+        places
+    }
+
+    /// A given object as it is put. One that the agent removes or releases is held, so that what comes after it does not
+    /// come: a case ends there.
+    pub(crate) fn held(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        let here = named(&object);
+        let mut removed = self.removed.iter().map(named);
+        let mut released = ["objects", "partialObjects"]
             .into_iter()
             .filter_map(|part| self.expected[part].as_array())
             .flatten()
-            .map(|object| match object["metadata"].is_null() {
-                true => named(&json!({"kind": object["kind"], "metadata": object})),
-                false => named(object),
-            });
-        let changed = self.then.iter().chain(&self.gone).map(named);
-        uses.extend(expected.chain(changed).map(|name| (name, None)));
-        uses
+            .filter(|object| released(object))
+            .map(named);
+        let others = object["metadata"]["labels"]["transom.dev/policy"] != *self.policy;
+        if others && (removed.any(|it| it == here) || released.any(|it| it == here)) {
+            let finalizers = &mut object["metadata"]["finalizers"];
+            match finalizers.as_array_mut() {
+                Some(all) => all.push(json!(HOLD)),
+                None => *finalizers = json!([HOLD]),
+            }
+        }
+        object
     }
 
     /// Remembers each given object as the server has it.
@@ -354,12 +441,12 @@ impl Row {
 
     /// An expected object as the server is to have it, and whether it is to have nothing more.
     fn want(&self, object: &Value, before: &Before, whole: bool) -> (Value, bool) {
-        let object = identified(object, &self.identifiers);
+        let object = filled(&identified(object, &self.identifiers));
         let same = |other: &&Value| named(other) == named(&object);
         let given = self.objects.iter().find(same).filter(|_| whole);
         match (given, before.get(&named(&object))) {
             (Some(given), Some(there)) => {
-                let given = identified(given, &self.identifiers);
+                let given = filled(&identified(given, &self.identifiers));
                 let patch = merge_patch(&said(&given), &said(&object)).unwrap_or_else(|| json!({}));
                 (patched(&said(there), &patch), true)
             }
@@ -373,6 +460,8 @@ impl Row {
         let own: BTreeSet<String> = self.objects.iter().chain(&self.then).map(named).collect();
         states
             .iter()
+            // The last word about a primary that is gone is no state.
+            .filter(|(primary, _)| !self.gone.iter().any(|gone| named(gone) == **primary))
             .filter(|(primary, _)| own.contains(*primary) && !expected.contains(*primary))
             .map(|(primary, state)| format!("{primary}: expected no state, got {state}"))
             .collect()
@@ -398,6 +487,15 @@ impl Row {
             .map(|primary| format!("{primary}: `woken` is not as expected"))
             .collect()
     }
+}
+
+/// An object with the conditions that the server has.
+fn filled(object: &Value) -> Value {
+    let mut object = object.clone();
+    if kind(&object).1 == "HostedCluster" {
+        conditions(&mut object["status"]["conditions"]);
+    }
+    object
 }
 
 /// Whether an object goes when it is as expected: it is being deleted, and nobody holds it.
