@@ -3,6 +3,7 @@
 pub(crate) mod account;
 mod admit;
 mod apply;
+mod conflicts;
 pub(crate) mod connections;
 mod deselected;
 mod documents;
@@ -31,6 +32,7 @@ use crate::policies::load::{Loaded, known_reason};
 use crate::telemetry;
 use account::Accounts;
 use apply::Applied;
+use conflicts::Conflicts;
 use connections::Connections;
 use documents::Documents;
 use limits::Limits;
@@ -91,6 +93,8 @@ pub(crate) struct Controller {
     kubeconfig_limits: KubeconfigLimits,
     pub(crate) queues: Queues,
     statuses: Statuses,
+    /// The controllers of others that still run.
+    conflicts: Conflicts,
     /// What each reconcile read, decided and would write, when the agent runs for `transom status` or `plan`, or
     /// read-only.
     pub(crate) accounts: Accounts,
@@ -128,6 +132,7 @@ impl Controller {
             kubeconfig_limits: KubeconfigLimits::default(),
             queues: Queues::default(),
             statuses: Statuses::default(),
+            conflicts: Conflicts::default(),
             accounts: Accounts::default(),
             pool: Pool::new(Budget::default().threads()),
             documents: Arc::new(Documents::new(&Budget::default())),

@@ -232,6 +232,11 @@ pub(crate) fn policies(loaded: usize, refused: usize) {
     metrics::count(|meters| meters.policies(loaded, refused));
 }
 
+/// Counts the policies that replace a controller which still runs.
+pub(crate) fn conflicting(policies: usize) {
+    metrics::count(|meters| meters.conflicting(policies));
+}
+
 /// Logs a reconcile that ended by a bug in the agent; the panic hook has logged where. `counts` as a failed attempt.
 pub(crate) fn fault(key: &Key, counts: bool) {
     if counts {
@@ -330,6 +335,13 @@ pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
         }
         PolicySignal::TagReturned => {
             info!(%policy, "the tags of its components mean what they meant when they were pulled");
+        }
+        PolicySignal::Conflicting { message } => {
+            let reason = KnownReason::Conflicting.as_str();
+            warn!(%policy, reason, "{message}");
+        }
+        PolicySignal::ConflictEnded => {
+            info!(%policy, "no controller that the policy replaces runs any more");
         }
         PolicySignal::Removed => info!(%policy, "policy removed; its objects are left in place"),
     }

@@ -10,6 +10,7 @@ pub mod kubeconfig;
 pub mod labels;
 pub mod limits;
 mod own;
+mod replaces;
 pub mod rollout;
 pub mod verify;
 
@@ -22,6 +23,7 @@ pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, K
 pub use labels::{LabelExpression, LabelOperator, LabelSelectorSpec};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
 pub use own::{AdoptSpec, OwnSpec, PruneSpec};
+pub use replaces::ReplacesSpec;
 pub use rollout::{ModeSpec, RollbackSpec, RolloutSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,6 +90,9 @@ pub struct PolicySpec {
     /// How a new revision becomes active.
     #[serde(default)]
     pub rollout: RolloutSpec,
+    /// The controllers of others that do what the policy does. While one of them runs, the status says `Conflicting`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<ReplacesSpec>,
 }
 
 /// Half an hour.

@@ -268,6 +268,8 @@ pub enum ConditionType {
     Verified,
     /// The newest revision is on its way: it is loaded or tried, waits for an approval, or is read again. Absent otherwise.
     Reconciling,
+    /// A controller that the policy replaces still runs. Absent when none does.
+    Conflicting,
     /// The newest revision was refused, or the guest fails and `spec.onFailure.mode` is `Fail`: only a change helps. Absent
     /// otherwise.
     Stalled,

@@ -168,8 +168,8 @@ metrics! {
         "Watched objects in the in-memory store.";
     // The agent itself.
     POLICIES: Gauge, "transom_policies", "policies", ["status"],
-        "Policies by status: Loaded have an active revision, Refused have a newer revision that was rejected; a \
-         policy can be both.";
+        "Policies by status: Loaded have an active revision, Refused have a newer revision that was rejected, \
+         Conflicting replace a controller that still runs; a policy can be several.";
     LEADING: Gauge, "transom_leading", "0 or 1", [], "Whether this replica is the leader, which alone writes.";
     BUILD: Gauge, "transom_build_info", "1", ["version"], "The version that runs.";
     CPU: Counter, "process_cpu_seconds_total", "seconds", [], "Processor time of the process, user and system.";

@@ -104,6 +104,13 @@ pub enum PolicySignal {
     },
     /// No tag of a policy means something else any more.
     TagReturned,
+    /// A controller that the policy replaces runs.
+    Conflicting {
+        /// Which one, for people.
+        message: String,
+    },
+    /// No controller that the policy replaces runs any more.
+    ConflictEnded,
     /// A policy was removed; the objects that it made stay.
     Removed,
     /// A limit of a policy is reached, and the rest is withheld.

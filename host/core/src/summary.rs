@@ -38,6 +38,8 @@ pub struct Known<'a> {
     pub failing: Option<&'a FailingStatus>,
     /// What the calls of the active revision used of their budget.
     pub usage: Option<&'a Usage>,
+    /// Which controller that the policy replaces still runs, if any.
+    pub conflict: Option<&'a str>,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }
@@ -109,6 +111,7 @@ fn conditions(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> Vec<
     };
     let said = std::iter::once(ready).chain(said);
     let said = said.chain(verified(entry)).chain(tag_moved(entry));
+    let said = said.chain(conflicting(known.conflict));
     let has_one = |one: &Condition| one.kind == ConditionType::Stalled;
     let stalled = stalled.filter(|_| !unfinished.as_ref().is_some_and(has_one));
     let said = said.chain(unfinished).chain(stalled);
@@ -159,6 +162,13 @@ fn stalled(entry: &Entry, sum: &Sum) -> Option<Condition> {
     );
     let (kind, status) = (ConditionType::Stalled, ConditionStatus::True);
     Some(said(kind, status, reason.as_str(), message))
+}
+
+/// That a controller which the policy replaces still runs.
+fn conflicting(conflict: Option<&str>) -> Option<Condition> {
+    let reason = KnownReason::Conflicting.as_str();
+    let (kind, status) = (ConditionType::Conflicting, ConditionStatus::True);
+    conflict.map(|message| said(kind, status, reason, message.to_owned()))
 }
 
 /// A condition before [`dated`].
@@ -307,6 +317,7 @@ mod tests {
                 limits: None,
                 failing: None,
                 usage: None,
+                conflict: None,
                 now_seconds: now,
             },
             &sum,
@@ -419,6 +430,7 @@ mod tests {
             limits: None,
             failing: None,
             usage: None,
+            conflict: None,
             before: None,
             now_seconds: NOW,
         };
@@ -627,6 +639,7 @@ mod tests {
             limits: Some(&limits),
             failing: None,
             usage: None,
+            conflict: None,
             now_seconds: NOW,
         };
         let status = of(known, &Sum::new(NOW));

@@ -51,7 +51,7 @@ pub struct Scope {
 
 impl Scope {
     /// All objects of a kind.
-    fn all(api_version: &str, kind: &str) -> Self {
+    pub(crate) fn all(api_version: &str, kind: &str) -> Self {
         Self {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),

@@ -197,6 +197,14 @@ impl Connections {
         primaries
     }
 
+    /// The objects of a kind on one connection, in all namespaces.
+    pub(crate) fn list(&self, connection: &str, kind: (&str, &str)) -> Vec<ObjectRef> {
+        let cluster = self.by_name.get(connection);
+        let list =
+            |cluster: &Arc<dyn Cluster>| cluster.list(kind.0, kind.1, None, &Selector::default());
+        cluster.map(list).unwrap_or_default()
+    }
+
     /// The watches of API servers that fail now, and the files of directories that cannot be read.
     pub(crate) fn watch_errors(&self) -> Vec<WatchStatus> {
         self.all().flat_map(Cluster::watch_errors).collect()

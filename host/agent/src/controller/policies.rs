@@ -135,8 +135,8 @@ impl Controller {
                 }
                 (Change::Removed, None) => self.remove_queue(policy),
                 (Change::TagMoved, _) => {
-                    self.connections
-                        .warn_of_policy(policy, &active.moved(policy));
+                    let (reason, moved) = (KnownReason::TagMoved, active.moved(policy));
+                    self.connections.warn_of_policy(policy, reason, &moved);
                 }
                 (Change::Refused | Change::Mended | Change::Waiting | Change::TagReturned, _) => {}
                 (Change::Loaded | Change::Swapped | Change::Bounded, _)

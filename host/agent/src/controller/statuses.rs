@@ -8,7 +8,7 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -17,7 +17,7 @@ use transom_api::status::{
     LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus, WaitingStatus, WatchStatus,
 };
 use transom_core::backoff;
-use transom_core::catalogue::{Catalogue, Entry};
+use transom_core::catalogue::{Catalogue, Entry, Revision};
 use transom_core::object::Object;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
@@ -228,8 +228,21 @@ impl Controller {
             looks.tick().await;
             // Looks again after a while even without news.
             drop(tokio::time::timeout(QUIET, self.statuses.changed.notified()).await);
+            self.look_for_conflicts().await;
             self.publish_policies();
         }
+    }
+
+    /// The active policies that replace controllers.
+    pub(super) fn replacing(&self) -> Vec<(Arc<str>, Arc<Revision>)> {
+        let policies = self.statuses.lock();
+        let entries = policies.catalogue.entries();
+        let active = entries.filter_map(|(policy, entry)| {
+            let revision = entry.revision.clone()?;
+            Some((Arc::clone(policy), revision))
+        });
+        let replaces = |revision: &Revision| !revision.policy.spec.replaces.is_empty();
+        active.filter(|(_, revision)| replaces(revision)).collect()
     }
 
     fn policy_status(
@@ -267,6 +280,7 @@ impl Controller {
                 limits: self.limits.status(policy).as_ref(),
                 failing: failing.as_ref(),
                 usage: usage.as_ref(),
+                conflict: self.conflicts.of(policy).as_deref(),
                 now_seconds,
             },
             &sum,

@@ -6,6 +6,7 @@ mod overlay;
 mod rehearsals;
 
 use super::account::{Account, Accounts};
+use super::conflicts::Conflicts;
 use super::limits::Limits;
 use super::memory::{LastResult, SharedMemory};
 use super::pool::Pool;
@@ -174,6 +175,7 @@ impl Controller {
             kubeconfig_limits: self.kubeconfig_limits,
             queues: Queues::default(),
             statuses: Statuses::default(),
+            conflicts: Conflicts::default(),
             accounts: Accounts::of_trial(),
             pool: Pool::new(THREADS),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),

@@ -152,6 +152,11 @@ impl Meters {
         set(&self.policies, &["Loaded"], loaded);
         set(&self.policies, &["Refused"], refused);
     }
+
+    /// Sets how many policies replace a controller that runs.
+    pub(crate) fn conflicting(&self, policies: usize) {
+        set(&self.policies, &["Conflicting"], policies);
+    }
 }
 
 /// Removes every series about a policy.

@@ -119,6 +119,9 @@ words! {
     Contended, Invalid: "Another writer overwrote what the policy wrote three times in ten minutes.",
         "Find the other writer of the object and stop it, or let the policy own something else. The agent tries again \
          when the ten minutes are over.";
+    Conflicting, Invalid: "A controller that the policy replaces (spec.replaces) still runs.",
+        "Nothing fights, and both do the work: see host/docs/policies.md, \"A hub on these policies\", for what each of them \
+         does beside that controller. End the controller, and first the operator that brings it back; or remove the policy.";
     WriteBudgetExceeded, Invalid:
         "The policy tried to write one object, or to write for one primary, more often than the limit per minute.",
         "Look for something that changes all the time: a guest whose answer depends on the time, or two writers. The \

@@ -19,7 +19,7 @@ use transom_api::policy::bounds::{self, FEW, LABEL, MANY};
 use transom_api::policy::rollout::HISTORY;
 use transom_api::policy::{
     FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec, PrimarySpec,
-    RollbackSpec, RolloutSpec,
+    ReplacesSpec, RollbackSpec, RolloutSpec,
 };
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
@@ -55,6 +55,7 @@ pub fn policy(manifest: Manifest) -> Checked<Policy> {
     dependents(&spec, &reads, &writes)?;
     write::managed_keys(&spec.own, &writes)?;
     limits(&spec.limits)?;
+    replaces(&spec.replaces)?;
     on_failure(spec.on_failure, world)?;
     if spec.budget.time_milliseconds == Some(0) {
         return wrong("spec.budget.timeMilliseconds", "is not at least 1");
@@ -97,6 +98,20 @@ fn rollout(spec: &RolloutSpec) -> Checked<()> {
     from("rollback.windowSeconds", rollback.window_seconds, window)?;
     from("rollback.count", rollback.count, (1, u32::MAX))?;
     from("rollback.percent", rollback.percent, (0, 100))
+}
+
+fn replaces(all: &[ReplacesSpec]) -> Checked<()> {
+    if all.len() > bounds::FEW {
+        let why = format!("has more than {} elements", bounds::FEW);
+        return wrong("spec.replaces", why);
+    }
+    match all.iter().position(|one| !dns::is_subdomain(&one.lease)) {
+        Some(at) => wrong(
+            format!("spec.replaces[{at}].lease"),
+            "is no name of a Lease",
+        ),
+        None => Ok(()),
+    }
 }
 
 fn limits(spec: &LimitsSpec) -> Checked<()> {

@@ -4,6 +4,7 @@ use super::bound::{bound, namespaces, wildcards};
 use super::cover::{merge, narrow, spare};
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
+use crate::conflict;
 use crate::inputs::request::is_request;
 use crate::policy::selector::Selector;
 use crate::policy::{Policy, ReadRule, WriteRule};
@@ -113,6 +114,13 @@ fn wanted(
         .beside()
         .filter(|(_, rule)| rule.cluster == connection);
     all.extend(written.map(|(index, rule)| (write_line(index), target(policy, revision, rule))));
+    if policy.primary.cluster == connection {
+        let replaced = policy.spec.replaces.iter().enumerate();
+        all.extend(replaced.map(|(index, replaced)| {
+            let line = format!("spec.replaces[{index}]");
+            (line, vec![conflict::watch(&replaced.lease)])
+        }));
+    }
     for (field, source) in policy.sources() {
         let objects = source.objects().into_iter();
         let here = objects.filter(|object| object.cluster == connection);

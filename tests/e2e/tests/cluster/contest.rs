@@ -120,18 +120,19 @@ fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
 
 /// Starts the registration controller as the cluster's admin; it stops when the handle is dropped.
 pub(crate) fn start_registration(stage: &Stage) -> Result<Agent> {
+    start_registration_with(stage, &["--disable-leader-election"])
+}
+
+/// The same with other flags about the election of its leader.
+pub(crate) fn start_registration_with(stage: &Stage, election: &[&str]) -> Result<Agent> {
     let kubeconfig = stage
         .cluster
         .write_kubeconfig(&stage.cluster.user("ocm", &["system:masters"])?)?;
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut command = registration()?;
-    command.args([
-        "controller",
-        "--disable-leader-election",
-        "--namespace",
-        "default",
-    ]);
+    command.args(["controller", "--namespace", "default"]);
     command
+        .args(election)
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .arg("--listen")

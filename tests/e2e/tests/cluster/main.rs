@@ -22,6 +22,7 @@ mod case;
 mod certificates;
 mod clearing;
 mod components;
+mod conflicting;
 mod connect;
 mod contest;
 mod copying;

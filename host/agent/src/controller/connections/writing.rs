@@ -118,11 +118,11 @@ impl Connections {
         told.collect::<Vec<_>>().into_iter().collect()
     }
 
-    /// Publishes that a tag of a policy moved, as an Event on its object if there is one.
-    pub(crate) fn warn_of_policy(&self, policy: &str, message: &str) {
+    /// Publishes what is wrong about a policy as a whole, as an Event on its object if there is one.
+    pub(crate) fn warn_of_policy(&self, policy: &str, reason: KnownReason, message: &str) {
         let local = self.by_name.get(LOCAL);
         if let Some(server) = local.and_then(|local| local.server()) {
-            server.warn_of_policy(policy, KnownReason::TagMoved, message);
+            server.warn_of_policy(policy, reason, message);
         }
     }
 
