@@ -314,12 +314,10 @@ pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
             warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
         }
         PolicySignal::LimitReached { message } => {
-            let reason = KnownReason::LimitReached.as_str();
-            warn!(%policy, reason, "{message}");
+            warn_of_policy(policy, KnownReason::LimitReached, message);
         }
         PolicySignal::ApprovalForbidden { message } => {
-            let reason = KnownReason::ApprovalForbidden.as_str();
-            warn!(%policy, reason, "{message}");
+            warn_of_policy(policy, KnownReason::ApprovalForbidden, message);
         }
         PolicySignal::Approved { digest } => {
             info!(%policy, %digest, "what spec.limits withholds was approved");
@@ -330,21 +328,23 @@ pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
         }
         PolicySignal::Mended => info!(%policy, "recovered: the newest revision is active again"),
         PolicySignal::TagMoved { message } => {
-            let reason = KnownReason::TagMoved.as_str();
-            warn!(%policy, reason, "{message}");
+            warn_of_policy(policy, KnownReason::TagMoved, message);
         }
         PolicySignal::TagReturned => {
             info!(%policy, "the tags of its components mean what they meant when they were pulled");
         }
         PolicySignal::Conflicting { message } => {
-            let reason = KnownReason::Conflicting.as_str();
-            warn!(%policy, reason, "{message}");
+            warn_of_policy(policy, KnownReason::Conflicting, message);
         }
         PolicySignal::ConflictEnded => {
             info!(%policy, "no controller that the policy replaces runs any more");
         }
         PolicySignal::Removed => info!(%policy, "policy removed; its objects are left in place"),
     }
+}
+
+fn warn_of_policy(policy: &str, reason: KnownReason, message: &str) {
+    warn!(%policy, reason = reason.as_str(), "{message}");
 }
 
 #[cfg(test)]

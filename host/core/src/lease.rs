@@ -1,6 +1,8 @@
 //! Leader election over one Lease, without I/O: what to do next, and until when the holder may write. The clocks of
 //! other replicas do not count: a lease is judged by when this replica last saw it change, as client-go does.
 
+pub mod replaced;
+
 /// The longest that another holder's lease counts as valid, in milliseconds.
 const LONGEST_MS: u64 = 600_000;
 /// How many of this replica's unanswered writes are remembered.

@@ -13,7 +13,6 @@ extern crate self as transom_core;
 pub mod backoff;
 pub mod cases;
 pub mod catalogue;
-pub mod conflict;
 pub mod contract;
 pub mod dependencies;
 pub mod digest;

@@ -6,7 +6,8 @@ use crate::telemetry;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use transom_api::KnownReason;
-use transom_core::conflict::{self, LEASE};
+use transom_core::catalogue::Revision;
+use transom_core::lease::replaced::{self, LEASE};
 use transom_core::policy::Policy;
 use transom_core::signal::PolicySignal;
 
@@ -59,15 +60,27 @@ impl Controller {
         }
     }
 
+    /// The active policies that replace controllers.
+    fn replacing(&self) -> Vec<(Arc<str>, Arc<Revision>)> {
+        let policies = self.statuses.lock();
+        let entries = policies.catalogue.entries();
+        let active = entries.filter_map(|(policy, entry)| {
+            let revision = entry.revision.clone()?;
+            Some((Arc::clone(policy), revision))
+        });
+        let replaces = |revision: &Revision| !revision.policy.spec.replaces.is_empty();
+        active.filter(|(_, revision)| replaces(revision)).collect()
+    }
+
     /// What is told of one policy. A Lease that cannot be read is told as a watch that fails.
     async fn conflict_of(&self, policy: &Policy) -> Option<String> {
         let cluster = &policy.primary.cluster;
         let leases = self.connections.list(cluster, LEASE);
-        let replaced = |name: &str| policy.spec.replaces.iter().any(|one| one.lease == name);
-        for lease in leases.iter().filter(|lease| replaced(&lease.name)) {
+        let is_replaced = |name: &str| policy.spec.replaces.iter().any(|one| one.lease == name);
+        for lease in leases.iter().filter(|lease| is_replaced(&lease.name)) {
             let read = self.connections.read(lease).await.ok().flatten();
             let now_seconds = self.clock.now_seconds();
-            if let Some(message) = read.and_then(|lease| conflict::held(&lease, now_seconds)) {
+            if let Some(message) = read.and_then(|lease| replaced::held(&lease, now_seconds)) {
                 return Some(message);
             }
         }

@@ -8,7 +8,7 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -17,7 +17,7 @@ use transom_api::status::{
     LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus, WaitingStatus, WatchStatus,
 };
 use transom_core::backoff;
-use transom_core::catalogue::{Catalogue, Entry, Revision};
+use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
 use transom_core::report::Report;
 use transom_core::signal::Signal;
@@ -48,8 +48,8 @@ pub(super) struct Statuses {
 }
 
 #[derive(Default)]
-struct Policies {
-    catalogue: Catalogue,
+pub(super) struct Policies {
+    pub(super) catalogue: Catalogue,
     last: BTreeMap<String, PolicyStatus>,
     /// Statuses that an earlier agent published, until this one publishes its own.
     found: BTreeMap<String, PolicyStatus>,
@@ -98,7 +98,7 @@ impl Statuses {
         self.left().retain(|key, _| *key.policy != *policy);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Policies> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Policies> {
         self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,18 +231,6 @@ impl Controller {
             self.look_for_conflicts().await;
             self.publish_policies();
         }
-    }
-
-    /// The active policies that replace controllers.
-    pub(super) fn replacing(&self) -> Vec<(Arc<str>, Arc<Revision>)> {
-        let policies = self.statuses.lock();
-        let entries = policies.catalogue.entries();
-        let active = entries.filter_map(|(policy, entry)| {
-            let revision = entry.revision.clone()?;
-            Some((Arc::clone(policy), revision))
-        });
-        let replaces = |revision: &Revision| !revision.policy.spec.replaces.is_empty();
-        active.filter(|(_, revision)| replaces(revision)).collect()
     }
 
     fn policy_status(

@@ -4,8 +4,8 @@ use super::bound::{bound, namespaces, wildcards};
 use super::cover::{merge, narrow, spare};
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
-use crate::conflict;
 use crate::inputs::request::is_request;
+use crate::lease::replaced;
 use crate::policy::selector::Selector;
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::projection::Paths;
@@ -115,10 +115,10 @@ fn wanted(
         .filter(|(_, rule)| rule.cluster == connection);
     all.extend(written.map(|(index, rule)| (write_line(index), target(policy, revision, rule))));
     if policy.primary.cluster == connection {
-        let replaced = policy.spec.replaces.iter().enumerate();
-        all.extend(replaced.map(|(index, replaced)| {
+        let replaces = policy.spec.replaces.iter().enumerate();
+        all.extend(replaces.map(|(index, one)| {
             let line = format!("spec.replaces[{index}]");
-            (line, vec![conflict::watch(&replaced.lease)])
+            (line, vec![replaced::watch(&one.lease)])
         }));
     }
     for (field, source) in policy.sources() {

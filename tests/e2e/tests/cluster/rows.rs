@@ -4,7 +4,7 @@
 use crate::case::{Row, rows};
 use crate::objects::CLUSTERS;
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, SECRET, Stage, on_stage, policies_at};
-use crate::whole::{Uses, install};
+use crate::whole::{install, reads_all_of_a_kind, whole_waves};
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
@@ -181,18 +181,6 @@ async fn of_policy(stage: &Stage, policy: &str) -> Result<(usize, Vec<String>)> 
     Ok((ran, wrong))
 }
 
-/// Whether a policy reads all objects of a kind, so that two rows see each other.
-fn reads_all_of_a_kind(policy: &Value) -> bool {
-    let reads = policy["spec"]["grant"]["read"].as_array();
-    reads.into_iter().flatten().any(|read| {
-        let of_primary = |key: &str| {
-            let pattern = read[key].as_str().unwrap_or_default();
-            pattern.contains("{primary.")
-        };
-        !read["every"].is_null() && !of_primary("namespace") && !of_primary("name")
-    })
-}
-
 #[test]
 fn taints_policy_cases_pass_on_a_real_server() -> Result<()> {
     all(TAINTS, "m")
@@ -247,30 +235,6 @@ fn groups(rows: Vec<Row>) -> Vec<Vec<Row>> {
         groups.entry(given.to_string()).or_default().push(row);
     }
     groups.into_values().collect()
-}
-
-/// Rows of the objects world that may run at the same time: an object that two of them use is the same in both, and no
-/// row changes it.
-fn whole_waves(rows: Vec<Row>, alone: bool) -> Vec<Vec<Row>> {
-    let mut waves: Vec<(Uses, Vec<Row>)> = Vec::new();
-    for row in rows {
-        let uses = row.uses();
-        let fits = |all: &Uses| {
-            !alone
-                && uses.iter().all(|(name, one)| {
-                    let other = all.get(name);
-                    other.is_none_or(|other| one.is_some() && other == one)
-                })
-        };
-        match waves.iter_mut().find(|(all, _)| fits(all)) {
-            Some((all, wave)) => {
-                all.extend(uses);
-                wave.push(row);
-            }
-            None => waves.push((uses, vec![row])),
-        }
-    }
-    waves.into_iter().map(|(_, wave)| wave).collect()
 }
 
 /// Runs a wave on a stage and returns what is wrong.

@@ -33,6 +33,42 @@ pub(crate) type Before = BTreeMap<String, Value>;
 /// What a row uses, by kind and name: as what, or nothing where the row changes it.
 pub(crate) type Uses = BTreeMap<String, Option<String>>;
 
+/// Whether a policy reads all objects of a kind, so that two rows see each other.
+pub(crate) fn reads_all_of_a_kind(policy: &Value) -> bool {
+    let reads = policy["spec"]["grant"]["read"].as_array();
+    reads.into_iter().flatten().any(|read| {
+        let of_primary = |key: &str| {
+            let pattern = read[key].as_str().unwrap_or_default();
+            pattern.contains("{primary.")
+        };
+        !read["every"].is_null() && !of_primary("namespace") && !of_primary("name")
+    })
+}
+
+/// Rows of the objects world that may run at the same time: an object that two of them use is the same in both, and no
+/// row changes it.
+pub(crate) fn whole_waves(rows: Vec<Row>, alone: bool) -> Vec<Vec<Row>> {
+    let mut waves: Vec<(Uses, Vec<Row>)> = Vec::new();
+    for row in rows {
+        let uses = row.uses();
+        let fits = |all: &Uses| {
+            !alone
+                && uses.iter().all(|(name, one)| {
+                    let other = all.get(name);
+                    other.is_none_or(|other| one.is_some() && other == one)
+                })
+        };
+        match waves.iter_mut().find(|(all, _)| fits(all)) {
+            Some((all, wave)) => {
+                all.extend(uses);
+                wave.push(row);
+            }
+            None => waves.push((uses, vec![row])),
+        }
+    }
+    waves.into_iter().map(|(_, wave)| wave).collect()
+}
+
 /// The names that a row may give to its objects: those of clusters and requests. The bytes of a request name its cluster,
 /// which keeps its name then.
 pub(crate) fn words(policy: &str, case: &str) -> Result<Vec<String>> {
