@@ -276,7 +276,7 @@ fn refuses_agent_reasons_from_a_guest_and_own_reasons_change_nothing() {
 
 /// The host's plan for an answer about a managed cluster.
 fn plan(answer: &dyn Answer, policy: &Policy) -> Result<Plan, Failure> {
-    let planning = (&mut Contentions::default(), 0);
+    let planning = (&Contentions::default(), 0);
     planned(
         policy,
         &bare_cluster(),

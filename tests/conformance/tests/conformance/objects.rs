@@ -80,7 +80,7 @@ fn answer(
 
 fn plan(guest: &Guest, settings: &Value) -> Result<Plan, Failure> {
     let answer = answer(guest, &unlimited(), settings).unwrap();
-    let planning = (&mut Contentions::default(), 0);
+    let planning = (&Contentions::default(), 0);
     planned(
         &policy(),
         &cluster(),
