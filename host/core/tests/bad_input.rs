@@ -167,13 +167,8 @@ proptest! {
         let path = File::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/built-in-taints/policy.yaml");
         let whole: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let policy = check::policy(manifest::parse(&whole).unwrap()).unwrap();
-        let elements = Elements {
-            key: "key",
-            owned: ["a".to_owned(), "k".to_owned()].into(),
-            compared: &["value", "effect"],
-            time: "timeAdded",
-            wanted: vec![Map::from_iter([("key".to_owned(), key.into()), ("value".to_owned(), value.into())])],
-        };
+        let wanted = Map::from_iter([("key".to_owned(), key.into()), ("value".to_owned(), value.into())]);
+        let elements = Elements::of_taints(["a".to_owned(), "k".to_owned()].into(), vec![wanted]);
         let fields = vec![(Path::parse("spec.taints").unwrap(), Field::Elements(elements))];
         let desired = Desired::Fields(Fields { object: object.reference.clone(), fields });
         let (of, agent) = (Key::new(&policy.name, &object.reference), AgentFacts::new("local-cluster", None));

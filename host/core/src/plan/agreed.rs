@@ -20,7 +20,8 @@ pub(super) fn note(wanting: &Wanting<'_>, desired: &[Desired<'_>], contentions: 
         });
         let named: BTreeSet<String> = of_it.flat_map(places).collect();
         contention.forget(|place, left| {
-            !named.contains(place) && fields::said(there, place).is_some_and(|now| now != left)
+            !named.contains(place)
+                && fields::said(wanting, there, place).is_some_and(|now| now != left)
         });
     });
 }
@@ -45,6 +46,7 @@ mod tests {
     use crate::object::Object;
     use crate::pattern::TemplateData;
     use crate::plan::conditions::Conditions;
+    use crate::plan::desired::Elements;
     use crate::plan::kept::Kept;
     use crate::plan::{Step, TimeAdded, plan};
     use crate::projection::path::Path;
@@ -65,7 +67,7 @@ mod tests {
     impl Stage {
         fn new() -> Self {
             let write = json!([{"target": "primary", "verbs": ["patch"],
-                "fields": ["status.conditions", "spec.size"], "conditions": ["One", "Two"]}]);
+                "fields": ["status.conditions", "spec.size", "spec.taints[key=a/one]"], "conditions": ["One", "Two"]}]);
             let manifest = with(objects_manifest(), &[("/spec/grant/write", write)]);
             let policy = policy(&manifest);
             let of = &policy.primary;
@@ -73,7 +75,7 @@ mod tests {
             Self {
                 cluster: object(
                     reference,
-                    json!({"spec": {"size": 0}, "metadata": {}, "status": {}}),
+                    json!({"spec": {"size": 0, "taints": []}, "metadata": {}, "status": {}}),
                 ),
                 contentions: Contentions::default(),
                 policy,
@@ -167,6 +169,33 @@ mod tests {
             stage.cluster.body["spec"]["size"] = json!(2);
             assert!(stage.wants_all(Vec::new()));
         }
+    }
+
+    /// The policy wants its taint.
+    fn taint() -> Vec<(&'static str, Field)> {
+        let taint = json!({"key": "a/one", "effect": "NoSelect"});
+        let wanted = taint.as_object().cloned().into_iter().collect();
+        let elements = Elements::of_taints(["a/one".to_owned()].into(), wanted);
+        vec![("spec.taints", Field::Elements(elements))]
+    }
+
+    #[test]
+    fn a_taint_that_others_remove_while_the_policy_leaves_it_out_is_no_fight() {
+        let mut stage = Stage::new();
+        for _ in 0..20 {
+            assert!(stage.wants_all(taint()));
+            assert!(stage.wants_all(Vec::new()), "it is right");
+            stage.cluster.body["spec"]["taints"] = json!([{"key": "b", "effect": "NoSelect"}]);
+            assert!(stage.wants_all(Vec::new()));
+        }
+        let mut stage = Stage::new();
+        let fights = (0..20).take_while(|_| {
+            let permitted = stage.wants_all(taint());
+            assert!(stage.wants_all(Vec::new()) || !permitted);
+            stage.cluster.body["spec"]["taints"] = json!([]);
+            permitted
+        });
+        assert_eq!(fights.count(), 3, "it never agreed that the taint is gone");
     }
 
     #[test]

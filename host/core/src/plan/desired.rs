@@ -154,6 +154,19 @@ pub struct Elements {
     pub wanted: Vec<Map<String, Value>>,
 }
 
+impl Elements {
+    /// The taints of a ManagedCluster that a policy owns by key.
+    pub fn of_taints(owned: BTreeSet<String>, wanted: Vec<Map<String, Value>>) -> Self {
+        Self {
+            key: "key",
+            owned,
+            compared: &["value", "effect"],
+            time: "timeAdded",
+            wanted,
+        }
+    }
+}
+
 /// Whether a value says what is wanted. An API server adds fields with their defaults, also to the elements of a list.
 pub fn holds(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {

@@ -129,11 +129,14 @@ pub(super) fn of_elements(path: &Path) -> String {
     format!("{path}[]")
 }
 
-/// A fingerprint of what a place says that an answer does not name. None for elements of a list: which are owned, the answer
-/// says.
-pub(super) fn said(object: &Object, at: &str) -> Option<Digest> {
-    if at.ends_with("[]") {
-        return None;
+/// A fingerprint of what a place says that an answer does not name. Of a list whose elements have several owners, those of
+/// the policy count.
+pub(super) fn said(wanting: &Wanting<'_>, object: &Object, at: &str) -> Option<Digest> {
+    if let Some(path) = at.strip_suffix("[]") {
+        let rule = wanting.policy.fields(&object.reference, &wanting.data);
+        let elements = Elements::of_taints(rule.ok()?.taint_keys.clone(), Vec::new());
+        let list = list(&place(object, &Path::parse(path).ok()?).ok()?, elements.key).ok()?;
+        return Some(fingerprint(&list, &elements, wanting.time_added));
     }
     if let Some(kind) = super::conditions::of_place(at) {
         let path = Path::parse("status.conditions").ok()?;
@@ -341,13 +344,7 @@ mod tests {
     }
 
     fn timed(taint: &Value, added: TimeAdded) -> Value {
-        let elements = Elements {
-            key: "key",
-            owned: Default::default(),
-            compared: &[],
-            time: "timeAdded",
-            wanted: Vec::new(),
-        };
+        let elements = Elements::of_taints(Default::default(), Vec::new());
         elements.timed(taint, added)
     }
 

@@ -152,13 +152,8 @@ pub(super) fn owned_elements(rule: &WriteRule, wanted: &[Wanted]) -> Result<Fiel
 }
 
 fn elements(rule: &WriteRule, wanted: &[Wanted]) -> Field {
-    Field::Elements(Elements {
-        key: "key",
-        owned: rule.taint_keys.clone(),
-        compared: &["value", "effect"],
-        time: "timeAdded",
-        wanted: wanted.iter().map(taint).collect(),
-    })
+    let wanted = wanted.iter().map(taint).collect();
+    Field::Elements(Elements::of_taints(rule.taint_keys.clone(), wanted))
 }
 
 /// Checks that every key is owned and occurs once, and that no value is too long.
