@@ -9,6 +9,7 @@ use crate::plan::desired::Field;
 use crate::policy::check::wrong;
 use crate::policy::{Target, WriteRule};
 use crate::projection::path::Path;
+use crate::reference::dns;
 use crate::world::{Granted, taints};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -40,12 +41,23 @@ pub(super) fn split<'a>(
         return wrong(at_first, "names taints by key, which only a primary has");
     }
     taints::primary_only(granted)?;
-    if others.iter().any(|(_, field)| *field == taints::FIELD) {
-        let why = "names taints by key beside `spec.taints`, which names all of them";
-        return wrong(at_first, why);
+    let all = taints::path(&at)?;
+    let overlaps = |field: &str| {
+        let path = Path::parse(field);
+        path.is_ok_and(|path| path.grants(&all) || all.covers(&path))
+    };
+    if let Some((index, _)) = others.iter().find(|(_, field)| overlaps(field)) {
+        let why = "leads to taints of any key, beside taints that are named by key";
+        return wrong(format!("{at}[{index}]"), why);
     }
-    let keys = named.iter().filter_map(|(_, field)| key(field));
-    let keys: Vec<String> = keys.map(str::to_owned).collect();
+    let mut keys = Vec::new();
+    for (index, field) in &named {
+        let key = key(field).unwrap_or_default();
+        if !dns::is_qualified_name(key) {
+            return wrong(format!("{at}[{index}]"), "does not name the key of a taint");
+        }
+        keys.push(key.to_owned());
+    }
     Ok((taints::keys(&at, &keys)?, others))
 }
 
@@ -234,8 +246,39 @@ mod tests {
     fn a_grant_names_taints_of_a_primary_that_has_some() {
         let long = format!("spec.taints[key={}]", "x".repeat(400));
         for (fields, at) in [
-            (json!(["spec.taints[key=]"]), "spec.grant.write[0].fields"),
-            (json!([long]), "spec.grant.write[0].fields"),
+            (
+                json!(["spec.taints[key=]"]),
+                "spec.grant.write[0].fields[0]",
+            ),
+            (json!([long]), "spec.grant.write[0].fields[0]"),
+            (
+                json!(["spec.taints[key=a]", "spec.taints[key=\"a\"]"]),
+                "spec.grant.write[0].fields[1]",
+            ),
+            (
+                json!(["spec.taints[key=a]b]"]),
+                "spec.grant.write[0].fields[0]",
+            ),
+            (
+                json!(["spec.taints[key=a/b/c]"]),
+                "spec.grant.write[0].fields[0]",
+            ),
+            (
+                json!(["spec.taints[key=a]", "spec.taints"]),
+                "spec.grant.write[0].fields[1]",
+            ),
+            (
+                json!(["spec.taints[key=a]", "spec"]),
+                "spec.grant.write[0].fields[1]",
+            ),
+            (
+                json!(["spec[\"taints\"]", "spec.taints[key=a]"]),
+                "spec.grant.write[0].fields[0]",
+            ),
+            (
+                json!(["spec.taints.x", "spec.taints[key=a]"]),
+                "spec.grant.write[0].fields[0]",
+            ),
             (
                 json!(["spec.taints[a/one]"]),
                 "spec.grant.write[0].fields[0]",
