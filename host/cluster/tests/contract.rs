@@ -426,6 +426,7 @@ impl Side {
             policy: "p".to_owned(),
             primary: map_ref("a"),
             steps: vec![step],
+            pruned: Default::default(),
         };
         let outcome = self.cluster.apply(plan).await;
         assert_eq!(outcome.steps.len(), 1);

@@ -34,6 +34,7 @@ use contention::Contentions;
 use course::{Hindered, Rest};
 use desired::Desired;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
 
@@ -192,6 +193,8 @@ pub struct Plan {
     pub primary: ObjectRef,
     /// In the order in which they are applied; empty when everything is in sync.
     pub steps: Vec<Step>,
+    /// The objects of those steps that remove what is no longer desired. They come last.
+    pub pruned: BTreeSet<ObjectRef>,
 }
 
 impl Plan {
@@ -201,7 +204,16 @@ impl Plan {
             policy: key.policy.to_string(),
             primary: (*key.primary).clone(),
             steps: step.into_iter().collect(),
+            pruned: BTreeSet::new(),
         }
+    }
+
+    /// Adds the steps that remove what is no longer desired: they wait for those that are there already
+    /// ([`Outcome::permits`]).
+    pub fn prune(&mut self, steps: Vec<Step>) {
+        let targets = steps.iter().map(|step| step.target().clone());
+        self.pruned.extend(targets);
+        self.steps.extend(steps);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::output::{Ending, Screen};
 use crate::{args::OutputFormat, controller::connections::Connections};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::labels::{APPROVED, APPROVED_BY, APPROVED_GROUPS, MANAGED_BY, MANAGER};
 use transom_api::{API_VERSION, KIND};
@@ -283,6 +284,7 @@ impl Opened {
                 version: object.version.clone(),
                 fields,
             }],
+            pruned: BTreeSet::new(),
         };
         let outcome = self.cluster.apply(plan).await;
         match outcome.failure() {

@@ -105,12 +105,14 @@ impl Controller {
             mut plan, fields, ..
         } = desires;
         let ends = remove::ends_others(&plan.steps, &key.primary) || release.is_some();
-        let last: Vec<_> = removal.into_iter().chain(release).collect();
+        let last = plan.steps.len();
+        plan.prune(removal);
+        plan.steps.extend(release);
         self.accounts.would_write(key, || {
-            writes_of(&last, touched.primary.as_deref(), &Open::default())
+            let last = plan.steps.get(last..).unwrap_or_default();
+            writes_of(last, touched.primary.as_deref(), &Open::default())
         });
         touched.answered = true;
-        plan.steps.extend(last);
         Ok(Planned {
             admitted,
             plan,

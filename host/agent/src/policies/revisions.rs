@@ -6,7 +6,7 @@ pub(super) mod keeper;
 
 use crate::policies::components::{Components, Local};
 pub(super) use earlier::{pulled, restore, unkept};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_artifacts::Unread;
@@ -219,5 +219,6 @@ fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
         policy: policy.to_owned(),
         primary: ObjectRef::local(transom_api::API_VERSION, transom_api::KIND, None, policy),
         steps,
+        pruned: BTreeSet::new(),
     }
 }

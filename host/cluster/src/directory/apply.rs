@@ -22,10 +22,10 @@ use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
 /// Performs the steps in order, as far as failures permit.
-pub(super) fn apply(shared: &Shared, plan: Plan) -> Outcome {
+pub(super) fn apply(shared: &Shared, mut plan: Plan) -> Outcome {
     let mut outcome = Outcome::default();
-    for step in plan.steps {
-        if !outcome.permits(&plan.primary, &step) {
+    for step in std::mem::take(&mut plan.steps) {
+        if !outcome.permits(&plan, &step) {
             continue;
         }
         let (target, kind) = (step.target().clone(), step.kind());

@@ -27,10 +27,10 @@ use transom_core::reference::ObjectRef;
 
 impl Kubernetes {
     /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
-    pub async fn apply(&self, plan: Plan) -> Outcome {
+    pub async fn apply(&self, mut plan: Plan) -> Outcome {
         let mut outcome = Outcome::default();
-        for step in plan.steps {
-            if !outcome.permits(&plan.primary, &step) {
+        for step in std::mem::take(&mut plan.steps) {
+            if !outcome.permits(&plan, &step) {
                 continue;
             }
             let mut kept = Kept::default();

@@ -139,6 +139,7 @@ pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
         policy: "p".to_owned(),
         primary: map_ref("primary"),
         steps,
+        pruned: Default::default(),
     })
 }
 

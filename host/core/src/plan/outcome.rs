@@ -1,9 +1,9 @@
 //! The result of a plan, step by step.
 
-use super::Step;
 use super::kept::Kept;
+use super::{Plan, Step};
 use crate::contract::decide::FailedWrite;
-use crate::failure::{Class, Failure};
+use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
@@ -124,22 +124,26 @@ impl Outcome {
         })
     }
 
-    /// Whether a step is carried out after these: the steps before it succeeded, or all that failed are removals, as it is one
-    /// itself, and failed by what an admission webhook or another writer says of their one object. What takes a right away
-    /// is carried out after any write that failed by what is said of its one object: whoever can hold that up must not keep the
-    /// right.
-    pub fn permits(&self, primary: &ObjectRef, next: &Step) -> bool {
-        let failed = |step: &StepOutcome| {
-            let reason = step.result.as_ref().err()?.reason;
-            Some((step.kind, reason))
-        };
-        let takes_right = takes_right(primary, next);
-        let of_one_object = |(kind, reason)| {
-            if takes_right && says_of_object(reason) {
+    /// Whether a step of a plan is carried out after these: the steps before it succeeded, or all that failed are removals, as
+    /// it is one itself, and failed by what an admission webhook or another writer says of their one object. What takes a right
+    /// away is carried out after any write that failed by what is said of its one object: whoever can hold that up must not keep
+    /// the right. What is pruned waits all the same for what is desired: nothing is pruned until all is written.
+    pub fn permits(&self, plan: &Plan, next: &Step) -> bool {
+        let takes_right = takes_right(&plan.primary, next);
+        let is_pruned = |target: &ObjectRef| plan.pruned.contains(target);
+        let next_is_pruned = is_pruned(next.target());
+        let of_one_object = |step: &StepOutcome| {
+            let Err(WriteFailure { reason, .. }) = step.result else {
+                return true;
+            };
+            // Of an object whose namespace is being deleted a guest is told nothing: that passes.
+            let says_of_object = says_of_object(reason) || reason == KnownReason::InputTerminating;
+            let waits = next_is_pruned && !is_pruned(&step.target);
+            if takes_right && says_of_object && !waits {
                 return true;
             }
             matches!(
-                (kind, reason, next.kind()),
+                (step.kind, reason, next.kind()),
                 (
                     WriteKind::Delete,
                     KnownReason::AdmissionRefused | KnownReason::WriteConflict,
@@ -147,7 +151,7 @@ impl Outcome {
                 )
             )
         };
-        self.steps.iter().filter_map(failed).all(of_one_object)
+        self.steps.iter().all(of_one_object)
     }
 
     /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A conflict and
@@ -174,10 +178,23 @@ impl Outcome {
     }
 }
 
-/// Whether a failure is about the object that was written, and not about the cluster or the agent.
+/// Whether a failure is about the object that was written, and not about the cluster or the agent: each other write may
+/// succeed all the same.
 fn says_of_object(reason: KnownReason) -> bool {
-    let class = Class::of(reason);
-    matches!(class, Class::Missing | Class::Invalid | Class::Conflict)
+    use KnownReason as R;
+    matches!(
+        reason,
+        R::AdmissionChanged
+            | R::AdmissionRefused
+            | R::KindMissing
+            | R::ObjectTooLarge
+            | R::QuotaExceeded
+            | R::TargetImmutable
+            | R::TargetNamespaceMissing
+            | R::WriteConflict
+            | R::WriteForbidden
+            | R::WriteInvalid
+    )
 }
 
 /// Whether a step takes a right away: it removes a role or a binding, or lets go of one that is being deleted.
@@ -190,6 +207,7 @@ fn takes_right(primary: &ObjectRef, step: &Step) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn failed(reason: KnownReason) -> FailedWrite {
         FailedWrite {
@@ -200,6 +218,30 @@ mod tests {
 
     fn target() -> ObjectRef {
         ObjectRef::local("v1", "Namespace", None, "c1")
+    }
+
+    fn role(name: &str) -> ObjectRef {
+        let api_version = "rbac.authorization.k8s.io/v1";
+        ObjectRef::local(api_version, "ClusterRole", None, name)
+    }
+
+    fn delete(reference: ObjectRef) -> Step {
+        Step::Delete {
+            reference,
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        }
+    }
+
+    /// A plan without steps.
+    fn plan(primary: ObjectRef) -> Plan {
+        Plan {
+            policy: "p".to_owned(),
+            primary,
+            steps: Vec::new(),
+            pruned: BTreeSet::new(),
+        }
     }
 
     fn ending(result: Result<(), KnownReason>) -> Outcome {
@@ -221,22 +263,17 @@ mod tests {
     #[test]
     fn a_removal_that_is_refused_holds_up_no_other_removal() {
         use KnownReason::{AdmissionRefused, ServerUnavailable, WriteConflict, WriteForbidden};
-        let delete = Step::Delete {
-            reference: target(),
-            version: "1".to_owned(),
-            uid: String::new(),
-            why: String::new(),
-        };
+        let delete = delete(target());
         let patch = Step::Patch {
             reference: target(),
             version: "1".to_owned(),
             fields: Vec::new(),
         };
-        let primary = ObjectRef::local("v1", "Node", None, "n");
+        let plan = plan(ObjectRef::local("v1", "Node", None, "n"));
         let after = |kind, result: Result<(), KnownReason>| {
             let mut outcome = ending(result);
             outcome.steps[0].kind = kind;
-            [&delete, &patch].map(|next| outcome.permits(&primary, next))
+            [&delete, &patch].map(|next| outcome.permits(&plan, next))
         };
         let (both, neither) = ([true, true], [false, false]);
         assert_eq!(after(WriteKind::Patch, Ok(())), both);
@@ -252,19 +289,11 @@ mod tests {
     #[test]
     fn what_takes_a_right_away_is_held_up_by_no_other_object() {
         use KnownReason::{
-            AdmissionRefused, NotLeading, QuotaExceeded, ReadOnly, ServerUnavailable,
-            TargetNamespaceMissing, WriteConflict, WriteForbidden, WriteInvalid,
+            AdmissionChanged, AdmissionRefused, InputTerminating, KindMissing, NotLeading,
+            ObjectTooLarge, QuotaExceeded, ReadOnly, ServerUnavailable, TargetImmutable,
+            TargetNamespaceMissing, WriteConflict, WriteFailed, WriteForbidden, WriteInvalid,
         };
-        let role = |name: &str| {
-            let api_version = "rbac.authorization.k8s.io/v1";
-            ObjectRef::local(api_version, "ClusterRole", None, name)
-        };
-        let delete = |reference| Step::Delete {
-            reference,
-            version: "1".to_owned(),
-            uid: String::new(),
-            why: String::new(),
-        };
+        let plan = plan(role("primary"));
         let patch = |reference, path: &str| Step::Patch {
             reference,
             version: "1".to_owned(),
@@ -282,11 +311,16 @@ mod tests {
             let after = |reason, next: &Step| {
                 let mut outcome = ending(Err(reason));
                 outcome.steps[0].kind = kind;
-                outcome.permits(&role("primary"), next)
+                outcome.permits(&plan, next)
             };
             for reason in [
+                AdmissionChanged,
                 AdmissionRefused,
+                InputTerminating,
+                KindMissing,
+                ObjectTooLarge,
                 QuotaExceeded,
+                TargetImmutable,
                 TargetNamespaceMissing,
                 WriteConflict,
                 WriteForbidden,
@@ -295,21 +329,37 @@ mod tests {
                 assert!(takes.iter().all(|next| after(reason, next)), "{reason:?}");
                 assert!(!others.iter().any(|next| after(reason, next)), "{reason:?}");
             }
-            for reason in [NotLeading, ReadOnly, ServerUnavailable] {
+            for reason in [NotLeading, ReadOnly, ServerUnavailable, WriteFailed] {
                 assert!(!takes.iter().any(|next| after(reason, next)), "{reason:?}");
             }
         }
     }
 
     #[test]
-    fn a_step_that_was_not_tried_has_no_outcome() {
-        let delete = |name: &str| Step::Delete {
-            reference: ObjectRef::local("v1", "Namespace", None, name),
-            version: "1".to_owned(),
-            uid: String::new(),
-            why: String::new(),
+    fn what_is_pruned_waits_until_all_that_is_desired_is_written() {
+        let mut plan = plan(ObjectRef::local("v1", "Node", None, "n"));
+        plan.prune(vec![delete(role("former"))]);
+        let [former] = plan.steps.as_slice() else {
+            panic!("{plan:?}")
         };
-        let steps = ["a", "b", "c"].map(delete);
+        let removed = delete(role("removed"));
+        for reason in [KnownReason::AdmissionRefused, KnownReason::QuotaExceeded] {
+            let mut outcome = ending(Err(reason));
+            assert!(outcome.permits(&plan, &removed), "{reason:?}");
+            assert!(!outcome.permits(&plan, former), "{reason:?}");
+            // Another pruned object holds up no right.
+            outcome.steps[0].kind = WriteKind::Delete;
+            let mut both = plan.clone();
+            both.prune(vec![delete(target())]);
+            assert!(outcome.permits(&both, former), "{reason:?}");
+        }
+        assert!(ending(Ok(())).permits(&plan, former));
+    }
+
+    #[test]
+    fn a_step_that_was_not_tried_has_no_outcome() {
+        let named = |name: &str| delete(ObjectRef::local("v1", "Namespace", None, name));
+        let steps = ["a", "b", "c"].map(named);
         let done =
             |at: usize| StepOutcome::of(steps[at].target().clone(), steps[at].kind(), Ok(None));
         let outcome = Outcome {
@@ -323,7 +373,8 @@ mod tests {
     #[test]
     fn a_guest_is_told_of_a_write_that_was_refused_and_of_none_that_is_only_tried_again() {
         use KnownReason::{
-            NotLeading, ReadOnly, ServerUnavailable, WriteConflict, WriteForbidden, WriteInvalid,
+            InputTerminating, NotLeading, ReadOnly, ServerUnavailable, WriteConflict, WriteFailed,
+            WriteForbidden, WriteInvalid,
         };
         let before = || Some(failed(KnownReason::QuotaExceeded));
         for (result, told) in [
@@ -331,6 +382,8 @@ mod tests {
             (Err(WriteInvalid), Some(failed(WriteInvalid))),
             (Err(WriteConflict), before()),
             (Err(ServerUnavailable), before()),
+            (Err(WriteFailed), before()),
+            (Err(InputTerminating), before()),
             (Err(NotLeading), before()),
             (Err(ReadOnly), before()),
             (Ok(()), None),

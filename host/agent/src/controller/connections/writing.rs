@@ -14,15 +14,10 @@ use transom_core::rights;
 
 impl Connections {
     /// Performs the steps of a plan in order, each on the cluster of its object, as far as failures permit.
-    pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
-        let Plan {
-            policy,
-            primary,
-            steps,
-        } = plan;
+    pub(crate) async fn apply(&self, mut plan: Plan) -> Outcome {
         let mut outcome = Outcome::default();
-        for step in steps {
-            if !outcome.permits(&primary, &step) {
+        for step in std::mem::take(&mut plan.steps) {
+            if !outcome.permits(&plan, &step) {
                 continue;
             }
             let step = match left(&outcome, step.target()) {
@@ -32,9 +27,10 @@ impl Connections {
             let done = match self.cluster(step.target()) {
                 Ok(cluster) => {
                     let single = Plan {
-                        policy: policy.clone(),
-                        primary: primary.clone(),
+                        policy: plan.policy.clone(),
+                        primary: plan.primary.clone(),
                         steps: vec![step],
+                        pruned: BTreeSet::new(),
                     };
                     cluster.apply(single).await.steps
                 }

@@ -3,6 +3,7 @@
 
 use super::{Controller, Kept};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -270,6 +271,7 @@ impl Controller {
             policy: MANAGER.to_owned(),
             primary: place.clone(),
             steps: vec![step],
+            pruned: BTreeSet::new(),
         };
         there.object = Some(self.connections.apply_one(plan).await?);
         Ok(())

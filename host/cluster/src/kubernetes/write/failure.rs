@@ -89,7 +89,7 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &Refusal) -> Classifie
             return (R::KindMissing, why);
         }
         401 => (
-            R::WriteForbidden,
+            R::WriteFailed,
             "the API server does not accept the agent's credential",
         ),
         // Nothing changed since the read: only a namespace that somebody creates ends this.
@@ -339,7 +339,7 @@ mod tests {
             (503, denied, json!({}), R::AdmissionRefused),
             (500, uncalled, json!({}), R::ServerUnavailable),
             (422, policy, json!({}), R::AdmissionRefused),
-            (401, "", json!({}), R::WriteForbidden),
+            (401, "", json!({}), R::WriteFailed),
             (429, "", json!({}), R::ServerUnavailable),
             (500, "", json!({}), R::ServerUnavailable),
             (402, "", json!({}), R::WriteFailed),
