@@ -42,9 +42,15 @@ impl Controller {
         if let Err(failure) = self.nothing_missed(ends, &touched).await {
             return Err(touched.end(failure));
         }
+        let writes_fields = to_fields(&plan);
         let mut outcome = self.carry_out(&admitted, plan, &mut touched).await;
+        let written = is_done(writes_fields, &admitted.work.key, &outcome);
         let by_cluster = time_added == TimeAdded::SetByCluster;
-        let fields = if by_cluster { fields } else { Vec::new() };
+        let fields = if by_cluster && written {
+            fields
+        } else {
+            Vec::new()
+        };
         let timed = self.set_times(&admitted, fields, &mut outcome, &mut touched);
         if let Err(failure) = timed.await {
             return Err(touched.end(failure));
@@ -91,8 +97,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Sets the times of owned elements that the cluster left without one, and takes the primary as the last write
-    /// left it for the state that this reconcile saw.
+    /// Sets the times of owned elements among fields that were written and that the cluster left without one, and takes the
+    /// primary as the last write left it for the state that this reconcile saw.
     async fn set_times(
         &self,
         admitted: &Arc<Admitted>,
@@ -292,6 +298,21 @@ impl Controller {
     }
 }
 
+/// Which of the steps to the primary, counted from 0, writes the fields that are desired of it.
+fn to_fields(plan: &Plan) -> Option<usize> {
+    let steps = plan.steps.iter();
+    let mut of_primary = steps.filter(|step| *step.target() == plan.primary);
+    of_primary.position(|step| !step.is_of_finalizers())
+}
+
+/// Whether this one of the steps to the primary was carried out. After one that failed, none to the primary is tried.
+fn is_done(step: Option<usize>, key: &Key, outcome: &Outcome) -> bool {
+    let steps = outcome.steps.iter();
+    let done = steps.filter(|step| step.target == *key.primary && step.result.is_ok());
+    let done = done.count();
+    step.is_some_and(|step| step < done)
+}
+
 /// The primary as the last write to it left it, where that is known.
 fn left_by(outcome: &mut Outcome, key: &Key) -> Option<Box<Object>> {
     let mut steps = outcome.steps.iter_mut().rev();
@@ -303,6 +324,46 @@ fn left_by(outcome: &mut Outcome, key: &Key) -> Option<Box<Object>> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use transom_core::plan::WriteFailure;
+
+    #[test]
+    fn fields_that_stand_behind_a_failed_write_are_not_written() {
+        let primary = ObjectRef::local("v1", "Node", None, "n");
+        let role = ObjectRef::local("v1", "Role", Some("n"), "r");
+        let key = Key::new(&"p".into(), &primary);
+        let patch = |object: &ObjectRef, path: &str| Step::Patch {
+            reference: object.clone(),
+            version: "1".to_owned(),
+            fields: vec![(path.to_owned(), json!(null))],
+        };
+        let finalizer = patch(&primary, "metadata.finalizers");
+        let mut plan = Plan::new(&key, None);
+        plan.steps = vec![
+            finalizer.clone(),
+            patch(&role, "rules"),
+            patch(&primary, "spec.taints"),
+            patch(&role, "x"),
+        ];
+        // As many steps succeed, and the next one fails.
+        let written = |succeed: usize| {
+            let steps = plan.steps.iter().take(succeed + 1).enumerate();
+            let steps = steps.map(|(at, step)| {
+                let failure = WriteFailure {
+                    reason: KnownReason::AdmissionRefused,
+                    message: String::new(),
+                };
+                let result = if at < succeed { Ok(None) } else { Err(failure) };
+                StepOutcome::of(step.target().clone(), step.kind(), result)
+            });
+            let (steps, stopped) = (steps.collect(), None);
+            is_done(to_fields(&plan), &key, &Outcome { steps, stopped })
+        };
+        let all = [0, 1, 2, 3, 4].map(written);
+        assert_eq!(all, [false, false, false, true, true]);
+        // They are right, or could not be planned.
+        let none = Plan::new(&key, Some(finalizer));
+        assert_eq!(to_fields(&none), None);
+    }
 
     #[test]
     fn the_last_write_says_how_the_primary_was_left() {
