@@ -75,6 +75,8 @@ pub struct Claimed {
     pub existing: Option<Arc<Object>>,
     /// The answer of [`crate::ownership::OwnershipIndex::decide`] for it.
     pub ownership: Ownership,
+    /// Why it is not taken over now from the primary that it was made for ([`prune::Handover::permit`]).
+    pub withheld: Option<Failure>,
 }
 
 /// An object that others made and that a policy may write, as it is.

@@ -237,6 +237,7 @@ fn secrets() {
                 object: target("demo"),
                 existing: existing.clone().map(Arc::new),
                 ownership: claim(&given["claim"]),
+                withheld: None,
             }],
             others: &[],
             stamp: &stamp,

@@ -287,8 +287,8 @@ impl Reader<'_> {
         mut targets: Vec<Claimed>,
         others: &[ObjectRef],
     ) -> Result<(Vec<Claimed>, Vec<Other>, bool), Failure> {
-        for one in &targets {
-            self.take_over(primary, one).await?;
+        for one in &mut targets {
+            one.withheld = self.take_over(primary, one).await?;
         }
         let mut others = self.of_others(primary, others).await?;
         let made = targets.iter_mut().map(|one| &mut one.existing);

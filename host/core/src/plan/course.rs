@@ -98,7 +98,10 @@ fn gone(
     contentions: &Contentions,
 ) -> Result<Option<Step>, Hindered> {
     let makes = makes(wanting, object);
-    let pending = |failure: &Failure| failure.reason == KnownReason::OwnershipPending.into();
+    let pending = |failure: &Failure| {
+        let reasons = [KnownReason::OwnershipPending, KnownReason::StillNeeded];
+        reasons.iter().any(|one| failure.reason == (*one).into())
+    };
     remove::plan(wanting, object, contentions).map_err(|failure| match makes {
         true if remove::is_kept_from_us(&failure) => Hindered::Refused(failure),
         true if pending(&failure) || is_contended(&failure) => Hindered::Later(failure),
@@ -109,13 +112,14 @@ fn gone(
 /// What comes of an object that cannot be written: where only this object is at fault, rights are taken away all the same.
 fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
     use KnownReason::{
-        AdmissionChanged, Contended, InputTerminating, InvalidObject, TargetImmutable,
+        AdmissionChanged, Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable,
     };
     let of_object = [
         AdmissionChanged,
         Contended,
         InputTerminating,
         InvalidObject,
+        StillNeeded,
         TargetImmutable,
     ];
     let is_of_object = of_object

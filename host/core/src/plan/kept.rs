@@ -201,6 +201,7 @@ mod tests {
                 ownership: Ownership::Owner {
                     rivals: Rivals::None,
                 },
+                withheld: None,
             }];
             let wanting = Wanting {
                 policy: &self.policy,

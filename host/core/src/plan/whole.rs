@@ -130,9 +130,12 @@ fn is_kept_by_another(
     owner.policy == *policy && whole.data.is_empty() && right
 }
 
-/// Checks that the primary may have the target. Returns who else claims it.
+/// Checks that the primary may have the target, now. Returns who else claims it.
 pub(super) fn owned(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Rivals, Failure> {
     let (key, target) = (wanting.key, &claimed.object);
+    if let Some(failure) = &claimed.withheld {
+        return Err(failure.clone());
+    }
     match &claimed.ownership {
         Ownership::Owner { rivals } => Ok(*rivals),
         Ownership::OwnedBy { owner } => {

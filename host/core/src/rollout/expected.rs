@@ -80,7 +80,8 @@ impl Question<'_> {
     /// What stands for the question.
     pub fn asked(&self) -> u64 {
         let target = |one: &Claimed| {
-            let ownership = format!("{:?}", one.ownership);
+            let withheld = one.withheld.as_ref().map(|failure| &failure.reason);
+            let ownership = format!("{:?}{withheld:?}", one.ownership);
             json!([one.object, ownership, read(one.existing.as_deref())])
         };
         let other = |one: &Other| json!([one.object, read(one.existing.as_deref())]);

@@ -155,6 +155,7 @@ impl Reader<'_> {
             object,
             existing,
             ownership,
+            withheld: _,
         } in claimed
         {
             let Ok(rule) = policy.whole(object, &data) else {
@@ -192,6 +193,7 @@ impl Reader<'_> {
                 ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
                 object: object.clone(),
                 existing,
+                withheld: None,
             }
         });
         decided.collect()

@@ -61,28 +61,30 @@ impl Reader<'_> {
             .collect())
     }
 
-    /// Checks whether a target that was made for another primary may be taken over now.
+    /// Why a target that was made for another primary may not be taken over now, if so.
     pub(super) async fn take_over(
         &mut self,
         primary: &Object,
         target: &Claimed,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Failure>, Failure> {
         let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
         let owned = matches!(target.ownership, Ownership::Owner { .. });
         let existing = target.existing.as_deref().filter(|_| owned);
         let handover = existing.and_then(|there| Handover::of(policy, primary, self.key, there));
         let Some(handover) = handover else {
-            return Ok(());
+            return Ok(None);
         };
         let connected = connections.has(&handover.former.primary.cluster);
         let dependents = self.look(&handover.dependents).await?;
-        handover.permit(connected, &dependents)?;
+        if let Err(failure) = handover.permit(connected, &dependents) {
+            return Ok(Some(failure));
+        }
         // A takeover cannot be undone, and a watch may lag behind the API server.
         let mut confirmed = Vec::with_capacity(dependents.len());
         for dependent in &handover.dependents {
             confirmed.push(connections.confirm(dependent).await?.map(Arc::new));
         }
-        handover.permit(connected, &confirmed)
+        Ok(handover.permit(connected, &confirmed).err())
     }
 
     /// The primary is gone: releases its claim, and reads everything that was made for it.

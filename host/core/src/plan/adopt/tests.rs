@@ -76,6 +76,7 @@ fn claimed(there: &Object, ownership: Ownership) -> Claimed {
         object: there.reference.clone(),
         existing: Some(Arc::new(there.clone())),
         ownership,
+        withheld: None,
     }
 }
 

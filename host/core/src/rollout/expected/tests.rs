@@ -52,6 +52,7 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
         object: target("demo"),
         existing,
         ownership: Ownership::Owner { rivals },
+        withheld: None,
     };
     let targets = [claimed(Some(secret("1", "x")), Rivals::None)];
     let others = [Other {

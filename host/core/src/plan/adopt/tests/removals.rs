@@ -119,6 +119,40 @@ fn what_cannot_be_made_holds_up_no_removal() {
 }
 
 #[test]
+fn a_removal_goes_on_when_an_object_is_not_taken_over_from_another_primary_now() {
+    let mut more = makes();
+    let mut extra = more["spec"]["grant"]["write"][0].clone();
+    extra["name"] = json!("extra-{primary.name}");
+    let grants = more["spec"]["grant"]["write"].as_array_mut().unwrap();
+    grants.push(extra);
+    let there = full(&json!({}));
+    let mut former = there.clone();
+    former.reference = role("extra-c1");
+    for reason in [KnownReason::TargetNotOwned, KnownReason::StillNeeded] {
+        let alone = || Ownership::Owner {
+            rivals: Rivals::None,
+        };
+        let withheld = Claimed {
+            withheld: Some(Failure::known(reason, "m")),
+            ..claimed(&former, alone())
+        };
+        let targets = [claimed(&there, alone()), withheld];
+        let plan = |desired: &[Desired<'_>]| {
+            all(&policy(&more), &targets, desired, &Contentions::default())
+        };
+        let planned = plan(&[wanted(&former), gone(&there)]).unwrap();
+        assert_eq!(planned.waits.unwrap().reason, reason.into());
+        let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
+        assert_eq!(targets, [&there.reference]);
+        // Nor is it removed, which holds up no other removal.
+        let planned = plan(&[gone(&former), gone(&there)]).unwrap();
+        let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
+        assert_eq!(targets, [&there.reference]);
+        assert_eq!(plan(&[wanted(&former)]).unwrap_err(), "m");
+    }
+}
+
+#[test]
 fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
     let mut more = makes();
     let mut extra = more["spec"]["grant"]["write"][0].clone();
