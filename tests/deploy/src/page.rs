@@ -1,7 +1,7 @@
 //! A page of `host/docs` as its reader follows it: runs every command of its blocks as written, and no other.
 
 use crate::rendered::said;
-use crate::shown::Shown;
+use crate::shown::{Pairs, Shown};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,6 +18,7 @@ pub struct Page {
     text: String,
     steps: Vec<Step>,
     followed: RefCell<BTreeSet<usize>>,
+    pairs: RefCell<Pairs>,
 }
 
 impl Page {
@@ -36,6 +37,7 @@ impl Page {
             text,
             steps,
             followed: RefCell::default(),
+            pairs: RefCell::default(),
         })
     }
 
@@ -88,11 +90,18 @@ impl Page {
             .collect())
     }
 
-    /// All commands in the order of the page, each with the output that the page shows for it.
+    /// All commands in the order of the page, each with the output that the page shows for it. One counts as run once it is
+    /// taken.
     pub fn all_shown(&self) -> impl Iterator<Item = (&str, Shown<'_>)> {
-        self.followed.borrow_mut().extend(0..self.steps.len());
-        let steps = self.steps.iter();
-        steps.map(|step| (step.command.as_str(), Shown(&step.shown)))
+        let steps = self.steps.iter().enumerate();
+        steps.map(|(index, step)| {
+            self.followed.borrow_mut().insert(index);
+            let shown = Shown {
+                lines: &step.shown,
+                pairs: &self.pairs,
+            };
+            (step.command.as_str(), shown)
+        })
     }
 
     /// The text of each block of YAML, in the order of the page.
@@ -258,6 +267,7 @@ $ none: 1
             text: PAGE.to_owned(),
             steps: steps(PAGE),
             followed: RefCell::default(),
+            pairs: RefCell::default(),
         }
     }
 
@@ -295,6 +305,17 @@ $ none: 1
         }
         assert!(page.is_followed().unwrap_err().to_string().contains("five"));
         page.command(&["five"], &[]).unwrap();
+        page.is_followed().unwrap();
+    }
+
+    #[test]
+    fn a_command_is_followed_only_once_it_is_taken() {
+        let page = page();
+        let mut all = page.all_shown();
+        let but_one = all.by_ref().take(page.steps.len() - 1).count();
+        assert_eq!(but_one, 4);
+        assert!(page.is_followed().unwrap_err().to_string().contains("five"));
+        assert!(all.next().is_some());
         page.is_followed().unwrap();
     }
 }
