@@ -1,9 +1,11 @@
 //! A folder of files that no other user could have written or read. Files are written whole or not at all.
 
 use std::ffi::OsStr;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use std::{fs, process};
@@ -11,8 +13,11 @@ use std::{fs, process};
 /// The mode bits that give access to other users.
 const OTHERS: u32 = 0o077;
 
-/// Counts the writes of this process.
-static WRITES: AtomicU64 = AtomicU64::new(0);
+/// Counts the files that this process made.
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// What tells this process from others: in containers that share a volume each may have the id 1.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(process::id()));
 
 /// Such a folder.
 #[derive(Clone, Debug)]
@@ -32,9 +37,13 @@ impl PrivateFolder {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
-        let probe = folder.join(format!(".{}", process::id()));
+        let probe = folder.join(format!(".{}", unique()));
         let user = anew(&probe)?.metadata()?.uid();
-        fs::remove_file(&probe)?;
+        // Another process may have removed it to make room.
+        fs::remove_file(&probe).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
         let about = fs::symlink_metadata(folder)?;
         let ours = about.is_dir() && about.uid() == user && about.mode() & OTHERS == 0;
         match ours {
@@ -76,9 +85,8 @@ impl PrivateFolder {
     /// # Errors
     /// When it cannot be written; nothing is kept then.
     pub fn write(&self, name: &str, pieces: &[&[u8]]) -> io::Result<()> {
-        // Several threads may write the same file.
-        let number = WRITES.fetch_add(1, Ordering::Relaxed);
-        let partial = format!("{name}.partial-{}-{number}", process::id());
+        // Several threads and processes may write the same file.
+        let partial = format!("{name}.partial-{}", unique());
         let partial = self.folder.join(partial);
         let fill = || {
             let mut file = anew(&partial)?;
@@ -138,9 +146,14 @@ impl PrivateFolder {
     }
 }
 
-/// Creates a new file, in place of one that an earlier process with the same id left.
+/// A part of a name that no other file has, whatever process makes it.
+fn unique() -> String {
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{:016x}-{number}", process::id(), *PROCESS)
+}
+
+/// Creates a new file.
 fn anew(path: &Path) -> io::Result<fs::File> {
-    let _ = fs::remove_file(path);
     fs::OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -177,6 +190,24 @@ mod tests {
         assert!(refused.contains("other users"), "{refused}");
         let below = path.join("a").join("b");
         assert!(PrivateFolder::open(&below).is_err(), "below a file");
+    }
+
+    #[test]
+    fn disturbs_no_other_process_with_the_same_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("private");
+        PrivateFolder::open(&path).unwrap();
+        let id = process::id();
+        let partial = (0..100).map(|number| format!("a.partial-{id}-{number}"));
+        let others: Vec<_> = partial.chain([format!(".{id}")]).collect();
+        for other in &others {
+            fs::write(path.join(other), "").unwrap();
+        }
+        let private = PrivateFolder::open(&path).unwrap();
+        private.write("a", &[b"12"]).unwrap();
+        assert!(others.iter().all(|other| private.has(other)));
+        // Nothing of its own is left.
+        assert_eq!(fs::read_dir(&path).unwrap().count(), others.len() + 1);
     }
 
     #[test]
