@@ -11,7 +11,7 @@ mod token;
 pub use access::{Access, Mirror};
 
 use crate::gathered::{Pulled, Unread};
-use crate::signature::{Evidence, Signature};
+use crate::signature::{Evidence, MAX_SIGNATURES, Signature};
 use access::Place;
 use failure::{broken, failed, unread};
 use layer::{LAYERS, blob, layer};
@@ -151,6 +151,9 @@ impl Registries {
     }
 
     /// What lies beside an artifact for verifying it: at the registry itself, and where it was found.
+    ///
+    /// # Errors
+    /// When none is found, and one of the two cannot be read: the signatures may be there.
     async fn evidence(
         &self,
         image: &Image,
@@ -170,7 +173,11 @@ impl Registries {
         }
         // A mirror may be all that can be reached. What it has may be old, so what the registry itself has comes first.
         let told = timeout(ORIGIN, self.at_origin(image, origin, manifest)).await;
-        let mut found = told.ok().and_then(Result::ok).unwrap_or_default();
+        let (mut found, unread) = match told {
+            Ok(Ok(found)) => (found, None),
+            Ok(Err(unread)) => (Vec::new(), Some(unread)),
+            Err(_) => (Vec::new(), Some(late(image))),
+        };
         let mirrored = match here.signatures(manifest).await {
             Err(unread) if found.is_empty() => return Err(unread),
             mirrored => mirrored.unwrap_or_default(),
@@ -180,7 +187,11 @@ impl Registries {
             .filter(|one| !found.contains(one))
             .collect();
         found.extend(new);
-        Ok(signatures::evidence(manifest, found))
+        found.truncate(MAX_SIGNATURES);
+        match unread.filter(|_| found.is_empty()) {
+            Some(unread) => Err(unread),
+            None => Ok(signatures::evidence(manifest, found)),
+        }
     }
 
     /// The signatures at the registry itself.
@@ -271,6 +282,15 @@ impl Registries {
     }
 }
 
+/// The registry itself did not tell the signatures in time.
+fn late(image: &Image) -> Unread {
+    let seconds = ORIGIN.as_secs();
+    let message = format!(
+        "failed to find the signatures of `oci:{image}`: the registry takes longer than {seconds} seconds"
+    );
+    Unread::silent(KnownReason::RegistryUnavailable, message)
+}
+
 /// A failure of the registry itself, with those of its mirrors before.
 fn after(image: &Image, mirrors: &[(String, String)], mut unread: Unread) -> Unread {
     let prefix = format!("failed to pull `oci:{image}`: ");
@@ -307,5 +327,40 @@ mod tests {
             message.starts_with(&expected) && !message.contains("canary"),
             "{message}"
         );
+    }
+
+    /// Pulls a component from a mirror without signatures, whose registry answers so about its own.
+    fn mirrored(status: u16) -> Result<Pulled, Unread> {
+        let layer = Digest::of_bytes(b"one").to_string();
+        let layer = json!({"mediaType": LAYERS[0], "digest": layer, "size": 3});
+        let manifest = json!({"schemaVersion": 2, "mediaType": OCI_IMAGE_MEDIA_TYPE,
+            "config": {"mediaType": CONFIG, "digest": layer["digest"], "size": 3}, "layers": [layer]});
+        let manifest: &str = manifest.to_string().leak();
+        let server = Server::start(move |_, path| match path {
+            "/v2/" => (200, String::new(), ""),
+            "/v2/copy/team/a/manifests/v1" => {
+                let media = format!("content-type: {OCI_IMAGE_MEDIA_TYPE}\r\n");
+                (200, media, manifest)
+            }
+            path if path.starts_with("/v2/copy/team/a/blobs/") => (200, String::new(), "one"),
+            path if path.starts_with("/v2/team/") => (status, String::new(), "canary"),
+            _ => (404, String::new(), ""),
+        });
+        let address = &server.address;
+        let mirror = format!("{address}={address}/copy").parse().unwrap();
+        let registries = Registries::new(access(address, &[mirror])).unwrap();
+        let image = Image::parse(&format!("{address}/team/a:v1")).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(registries.pull(&image, true))
+    }
+
+    #[test]
+    fn a_registry_that_does_not_tell_its_signatures_is_not_one_without_signatures() {
+        assert!(mirrored(404).unwrap().evidence.is_some(), "it has none");
+        let unread = mirrored(503).unwrap_err();
+        assert_eq!(unread.reason, KnownReason::RegistryUnavailable);
+        let message = unread.message;
+        assert!(message.contains("find the signatures of"), "{message}");
+        assert!(!message.contains("canary"), "{message}");
     }
 }
