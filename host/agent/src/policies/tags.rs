@@ -16,8 +16,8 @@ use transom_core::catalogue::MovedTag;
 
 /// How long a registry may take to say what a tag means.
 const LONGEST: Duration = Duration::from_secs(15);
-/// How many registries are asked at once.
-const AT_ONCE: usize = 2;
+/// How many tags are asked for at once: one, so that pulls and looks at one registry together leave a process for another one.
+const AT_ONCE: usize = 1;
 
 /// A tag that an active policy uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
