@@ -19,6 +19,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::{KnownReason, Reason, State};
+use transom_core::catalogue::Change;
 use transom_core::catalogue::guest::Guest;
 use transom_core::plan::fleet::{Beside, FleetPlan, Listed, Planned, Writes};
 use transom_core::work::Key;
@@ -138,7 +139,11 @@ async fn results(
     let mut exchanged = false;
     if replaces || controller.queue(&name).is_none() {
         let changes = exchange(controller, swap, policies).await;
-        exchanged = changes.iter().any(|(changed, _)| **changed == *name);
+        // Any other change has nothing reconciled.
+        let reconciles =
+            |change| matches!(change, Change::Loaded | Change::Swapped | Change::Bounded);
+        let mut of_policy = changes.iter().filter(|(changed, _)| **changed == *name);
+        exchanged = of_policy.any(|(_, change)| reconciles(*change));
         run::drive(controller, screen).await;
     }
     match before {
