@@ -17,14 +17,25 @@ use job::JobKind;
 use run::{read, run};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::{AbortHandle, Id, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
+use transom_core::backoff::doubled_ms;
 use transom_core::catalogue::Refusal;
 use transom_core::digest::Digest;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
+
+/// The first and the longest delay before something is read again that could not be read, in milliseconds.
+const RETRY_MS: (u64, u64) = (10_000, 120_000);
+
+/// When to read again what could not be read, after so many failures before. `seed` spreads the policies over time.
+pub(super) fn retry_at(failures: u32, seed: u64) -> Instant {
+    let (first, longest) = RETRY_MS;
+    Instant::now() + Duration::from_millis(doubled_ms(first, longest, failures, seed))
+}
 
 /// The result of a job.
 pub(super) struct Done {
@@ -72,7 +83,6 @@ pub(super) struct Restored {
 /// The revision before the active one, which may have to work again; it was pulled after all else was handed over.
 pub(super) struct Before {
     pub(super) policy: Arc<str>,
-    pub(super) number: u64,
     /// The active revision that it was before.
     pub(super) active: Option<Digest>,
     /// `None` when it cannot be had.
@@ -109,6 +119,8 @@ struct Running {
     slow: bool,
     /// Whether nothing waits for it.
     follows: bool,
+    /// How often the revision before the active one could not be had, while it is still to be.
+    lacking: Option<u32>,
     /// The registries that it asks.
     registries: BTreeSet<String>,
     /// Ends it, where that is possible.
@@ -177,12 +189,29 @@ impl Loads {
         queued.count() + running.count()
     }
 
-    /// Whether the revision before the active one of a policy is still to be pulled.
+    /// Whether the revision before the active one of a policy is being pulled, or next to be.
     pub(super) fn follows(&self, policy: &str) -> bool {
         let mut queued = self.queue.iter();
         let mut running = self.running.values();
-        queued.any(|job| job.follows() && *job.name == *policy)
+        queued.any(|job| job.follows() && !job.rests() && *job.name == *policy)
             || running.any(|one| one.follows && !one.ended && *one.policy == *policy)
+    }
+
+    /// How often the revision before the active one of a policy could not be had, while it is still to be, now or later.
+    pub(super) fn lacking(&self, policy: &str) -> Option<u32> {
+        let queued = self.queue.iter().filter(|job| *job.name == *policy);
+        let running = self.running.values();
+        let running = running.filter(|one| !one.ended && *one.policy == *policy);
+        let mut lacking = queued
+            .map(Job::lacking)
+            .chain(running.map(|one| one.lacking));
+        lacking.find_map(|one| one)
+    }
+
+    /// Has what could not be read tried again now.
+    #[cfg(test)]
+    pub(super) fn hurry(&mut self) {
+        self.queue.iter_mut().for_each(|job| job.due = None);
     }
 
     /// Whether any job uses builtin guests only.
@@ -208,9 +237,18 @@ impl Loads {
                 }
                 // Tasks catch their panics; those that only read are aborted when nobody waits for them any more.
                 Ok(Some(Err(error))) => drop(self.running.remove(&error.id())),
-                Ok(None) if self.queue.is_empty() => std::future::pending().await,
-                Ok(None) | Err(_) => {}
+                Ok(None) => self.rest().await,
+                Err(_) => {}
             }
+        }
+    }
+
+    /// Waits until a queued job may be due.
+    async fn rest(&self) {
+        let due = self.queue.iter().map(|job| job.due.filter(|_| job.rests()));
+        match due.min() {
+            Some(due) => sleep_until(due.unwrap_or_else(|| Instant::now() + GRACE)).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -263,6 +301,7 @@ impl Loads {
                 return;
             };
             let (kind, slow, follows) = (job.kind(), job.slow, job.follows());
+            let lacking = job.lacking();
             let registries = job.registries.clone();
             let policy = Arc::clone(&job.name);
             let task = match kind {
@@ -279,6 +318,7 @@ impl Loads {
                 kind,
                 slow,
                 follows,
+                lacking,
                 task: task.clone(),
                 ended: false,
             };

@@ -1,6 +1,7 @@
 //! What an earlier run loaded, for a policy that has nothing active yet.
 
 use super::Job;
+use super::run::bug;
 use crate::policies::cases::Passed;
 use crate::policies::components::Components;
 use crate::policies::load::{self, Loaded, Unloaded};
@@ -92,17 +93,27 @@ fn restore(
     gathered: &Gathered,
     record: &Record,
 ) -> Result<Option<Loaded>, Unloaded> {
+    match tried(engine, components, job, gathered, record) {
+        Err(Unloaded::Refused(refusal)) if refusal.reason != KnownReason::EngineBusy => Ok(None),
+        restored => restored.map(Some),
+    }
+}
+
+/// Restores a revision.
+///
+/// # Errors
+/// When it cannot be restored, or takes longer than the engine waits.
+pub(super) fn tried(
+    engine: &Engine,
+    components: &Components,
+    job: &Job,
+    gathered: &Gathered,
+    record: &Record,
+) -> Result<Loaded, Unloaded> {
     let wanted = (job.policy.as_ref(), &job.wanted);
     let restore = || revisions::restore(engine, components, wanted, gathered, record);
-    match catch_unwind(AssertUnwindSafe(restore)) {
-        Ok(Ok(restored)) => Ok(Some(restored)),
-        Ok(Err(Unloaded::Slow)) => Err(Unloaded::Slow),
-        // Another try may restore it.
-        Ok(Err(Unloaded::Refused(refusal))) if refusal.reason == KnownReason::EngineBusy => {
-            Err(Unloaded::Refused(refusal))
-        }
-        Ok(Err(Unloaded::Refused(_))) | Err(_) => Ok(None),
-    }
+    let restored = catch_unwind(AssertUnwindSafe(restore));
+    restored.unwrap_or_else(|_| Err(Unloaded::Refused(bug())))
 }
 
 /// The policy with the components that an earlier run loaded, if nothing is active yet.

@@ -1,18 +1,26 @@
 //! The revision before the active one, which may have to work again: where its registry has to be asked, that is done after
 //! all else is handed over, and nothing waits for it.
 
-use super::earlier::before;
+use super::earlier::{is_watched, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
-use super::{Before, Done, Job, Ran, Restoring};
+use super::{Before, Done, Job, Ran, Restoring, retry_at};
 use crate::policies::components::Components;
-use crate::policies::load::Unloaded;
+use crate::policies::load::{Loaded, Unloaded};
+use crate::telemetry;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_artifacts::Gathered;
+use transom_core::catalogue::Refusal;
+use transom_core::rollout;
+use transom_core::rollout::history::Record;
+use transom_core::signal::PolicySignal;
 use transom_engine::Engine;
 
 /// Ends a job; it is queued once more for the revision before the active one, if that is still to be pulled.
 pub(super) fn after(components: &Components, job: Job, done: Box<Done>) -> Ran {
-    if job.restoring != Restoring::Done || !job.lacks_before {
+    let history = job.history.as_ref().filter(|history| is_watched(history));
+    let is_lacking = job.lacks_before && history.and_then(watched_before).is_some();
+    if job.restoring != Restoring::Done || !is_lacking {
         return Ran::Done(done);
     }
     let mut job = job.following();
@@ -30,26 +38,72 @@ pub(super) async fn read(components: &Components, mut job: Job) -> Ran {
     Ran::Again(Box::new(job))
 }
 
-/// Restores it.
+/// Restores it. When it cannot be had now, it is tried again as long as the active one is watched.
 pub(super) fn restore(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let nothing = Gathered::default();
     let read = job.earlier.as_ref().unwrap_or(&nothing);
-    let before = match before(engine, components, &job, read) {
-        Ok(before) => before,
-        Err(Unloaded::Slow) => {
+    let record = job.history.as_ref().and_then(watched_before);
+    let before = record.map(|record| (tried(engine, components, &job, read, record), record));
+    let before = match before {
+        Some((Ok(before), _)) => Some(before),
+        Some((Err(Unloaded::Slow), _)) => {
             job = job.following();
             job.slow = true;
             return Ran::Again(Box::new(job));
         }
-        Err(Unloaded::Refused(_)) => None,
+        Some((Err(Unloaded::Refused(refusal)), record)) => {
+            let is_unread = read.is_incomplete() && !unkept_before(components, &job).is_empty();
+            let may_pass = is_unread || refusal.reason == KnownReason::EngineBusy;
+            let again = may_pass && job.history.as_ref().is_some_and(is_watched);
+            if job.failures == 0 {
+                tell(&job, record, refusal, again);
+            }
+            if again {
+                return later(job);
+            }
+            None
+        }
+        None => None,
     };
+    give(components, &job, before)
+}
+
+/// Hands it over.
+fn give(components: &Components, job: &Job, before: Option<Loaded>) -> Ran {
     if before.is_some() {
-        keep_earlier(components, &job);
+        keep_earlier(components, job);
     }
     Ran::Before(Box::new(Before {
         policy: Arc::clone(&job.name),
-        number: job.number,
         active: job.active().map(|active| active.id),
         before,
     }))
+}
+
+/// Has it tried again after a while.
+fn later(job: Job) -> Ran {
+    let failures = job.failures;
+    Ran::Again(Box::new(Job {
+        due: Some(retry_at(failures, job.number)),
+        failures: failures + 1,
+        ..job.following()
+    }))
+}
+
+/// Tells why it cannot be had now.
+fn tell(job: &Job, record: &Record, refusal: Refusal, again: bool) {
+    let before = rollout::short(&record.id);
+    let goes_on = match again {
+        true => "it is tried again as long as the active one is watched",
+        false => "the active revision stays, whatever its faults are",
+    };
+    let signal = PolicySignal::Refused {
+        reason: refusal.reason,
+        message: format!(
+            "the revision {before} before the active one cannot be had: {}; {goes_on}",
+            refusal.message
+        ),
+        previous_revision_active: true,
+    };
+    telemetry::tell_policy(&job.name, &signal);
 }

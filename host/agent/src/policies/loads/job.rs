@@ -4,6 +4,7 @@ use super::Restoring;
 use crate::policies::wanted::Wanted;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::time::Instant;
 use transom_artifacts::{Gathered, Location};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
@@ -41,6 +42,10 @@ pub(in crate::policies) struct Job {
     pub(in crate::policies) lacks_before: bool,
     /// How far the restoring of the revision is that was active.
     pub(in crate::policies) restoring: Restoring,
+    /// When it may begin, if not at once.
+    pub(in crate::policies) due: Option<Instant>,
+    /// How often the revision before the active one could not be had.
+    pub(in crate::policies) failures: u32,
 }
 
 impl Job {
@@ -63,6 +68,8 @@ impl Job {
             earlier: None,
             lacks_before: false,
             restoring: Restoring::default(),
+            due: None,
+            failures: 0,
         }
     }
 
@@ -81,6 +88,8 @@ impl Job {
             None if self.pulls => JobKind::Pulling,
             None if self.wanted.all().any(Location::is_remote) => JobKind::Reading,
             _ if self.slow => JobKind::Slow,
+            // What it restores may be another component.
+            _ if self.follows() => JobKind::Quick,
             _ if self.wanted.all().all(is_builtin) => JobKind::Builtin,
             _ => JobKind::Quick,
         }
@@ -91,6 +100,16 @@ impl Job {
         self.restoring == Restoring::Before
     }
 
+    /// How often the revision before the active one could not be had, while it is still to be.
+    pub(super) fn lacking(&self) -> Option<u32> {
+        self.lacks_before.then_some(self.failures)
+    }
+
+    /// Whether it is not due yet.
+    pub(super) fn rests(&self) -> bool {
+        self.due.is_some_and(|due| due > Instant::now())
+    }
+
     /// The job that pulls the revision before the active one, once all else is handed over.
     pub(super) fn following(self) -> Self {
         Self {
@@ -99,6 +118,7 @@ impl Job {
             slow: false,
             pulls: true,
             restoring: Restoring::Before,
+            due: None,
             ..self
         }
     }

@@ -308,7 +308,7 @@ fn load_newest(
     }
 }
 
-fn bug() -> Refusal {
+pub(super) fn bug() -> Refusal {
     Refusal::new(
         KnownReason::AgentFailed,
         "a bug in the agent made loading the policy fail",

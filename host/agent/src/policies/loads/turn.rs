@@ -18,7 +18,7 @@ impl Loads {
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
     pub(super) fn may_begin(&self, job: &Job, builtin: bool) -> bool {
         let mut running = self.running.values();
-        if running.any(|running| running.policy == job.name) {
+        if job.rests() || running.any(|running| running.policy == job.name) {
             return false;
         }
         let kind = job.kind();

@@ -71,17 +71,16 @@ impl Swap {
         changes
     }
 
-    /// Takes the revision before the active one, if that is still the one after it, and nothing else may work again.
+    /// Takes the revision before the active one, if that is still the one after it, and nothing else may work again. The
+    /// manifest may be another one by now: what may be put to work again is checked when it comes to that.
     fn take_before(&mut self, given: Before) {
         let name = given.policy;
-        let newest = self.newest.get(&name);
-        let is_newest = newest.is_some_and(|newest| newest.number == given.number);
         let active = self.good.get(&name).map(|good| good.revision.id());
         let is_watched = self.probations.contains_key(&name);
         if let Some(before) = given.before
-            && is_newest
             && active == given.active
             && !is_watched
+            && self.barred(&name, &before.revision.id()).is_none()
         {
             self.watch_on(&name, Arc::new(before));
         }

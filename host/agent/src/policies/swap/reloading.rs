@@ -2,28 +2,21 @@
 
 use super::{Newest, Swap};
 use crate::policies::components::Versions;
-use crate::policies::loads::Job;
+use crate::policies::loads::{Job, Restoring, retry_at};
 use crate::policies::wanted::Wanted;
 use crate::policies::{Source, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
-use transom_core::backoff::doubled_ms;
 use transom_core::reference::ObjectRef;
-
-/// The first and the longest delay before a component is read again that could not be read, in milliseconds.
-const RETRY_MS: (u64, u64) = (10_000, 120_000);
 
 impl Newest {
     /// Notes whether the load that ended could not read something, and has it tried again then. Returns whether the load
     /// before could not, either. `seed` spreads the policies over time.
     pub(super) fn retry_later(&mut self, unread: bool, seed: u64) -> bool {
-        let (first, longest) = RETRY_MS;
-        let delay = doubled_ms(first, longest, self.unread, seed);
-        self.retry = unread.then(|| Instant::now() + Duration::from_millis(delay));
+        self.retry = unread.then(|| retry_at(self.unread, seed));
         let before = self.unread;
         self.unread = if unread { before + 1 } else { 0 };
         unread && before > 0
@@ -57,12 +50,21 @@ impl Swap {
         newest.number = self.number;
         newest.loading = Some(Instant::now());
         newest.retry = None;
-        self.loads.add(Job {
+        let mut job = Job {
             policy: newest.policy.clone(),
             refusal: newest.refusal.clone(),
             first,
             ..Job::new(newest.number, name, wanted)
-        });
+        };
+        // The job before had still to get the revision before the active one: this one goes on with that.
+        let is_watched = self.probations.contains_key(name);
+        let lacking = self.loads.lacking(name);
+        if let Some(failures) = lacking.filter(|_| !first && !is_watched) {
+            job.history = self.histories.get(name).cloned();
+            (job.lacks_before, job.restoring) = (true, Restoring::Done);
+            job.failures = failures;
+        }
+        self.loads.add(job);
         self.active.loading(self.loads.count());
     }
 
@@ -124,7 +126,7 @@ impl Swap {
         let now = Instant::now();
         let is_due = |_: &Arc<str>, newest: &Newest| newest.retry.is_some_and(|at| at <= now);
         for name in self.names(is_due) {
-            // Another load would end the pull of the revision before.
+            // Another load would begin the pull of the revision before anew.
             if !self.loads.follows(&name) {
                 self.load(&name);
             }
