@@ -8,6 +8,7 @@ mod read;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::Loaded;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::contract::decide::{Form, Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::digest::Digest;
@@ -288,6 +289,9 @@ impl Reader<'_> {
         others: &[ObjectRef],
     ) -> Result<(Vec<Claimed>, Vec<Other>, bool), Failure> {
         for one in &mut targets {
+            if one.existing.is_none() && shown(found, &one.object).is_some() {
+                return Err(gone_since(&one.object));
+            }
             one.withheld = self.take_over(primary, one).await?;
         }
         let mut others = self.of_others(primary, others).await?;
@@ -333,13 +337,24 @@ impl Reader<'_> {
     }
 }
 
+/// An object as the guest was shown it.
+fn shown<'a>(found: &'a [Found], object: &ObjectRef) -> Option<&'a Arc<Object>> {
+    let shown = found.iter().filter(|found| found.need.form == Form::Object);
+    let mut shown = shown.filter_map(|found| found.object.as_ref());
+    shown.find(|shown| shown.reference == *object)
+}
+
+/// That a target went after the guest was shown it. It would be made again by an answer that takes it for there.
+fn gone_since(object: &ObjectRef) -> Failure {
+    let message = format!("{object} was deleted after the guest was shown it");
+    Failure::known(KnownReason::WriteConflict, message).about([object.clone()])
+}
+
 /// An object that may be written, at the version at which the guest was shown it: where it changed since, the answer rests on
 /// what it said before, so a write of it is a conflict, and the guest is asked again. Returns whether it changed.
 fn as_shown(found: &[Found], existing: &mut Option<Arc<Object>>) -> bool {
     let Some(there) = existing else { return false };
-    let shown = found.iter().filter(|found| found.need.form == Form::Object);
-    let mut shown = shown.filter_map(|found| found.object.as_ref());
-    let shown = shown.find(|shown| shown.reference == there.reference);
+    let shown = shown(found, &there.reference);
     let other = shown.filter(|shown| shown.version != there.version);
     if let Some(shown) = other {
         Arc::make_mut(there).version.clone_from(&shown.version);
@@ -375,6 +390,14 @@ mod tests {
             value: None,
             observed: None,
         }]
+    }
+
+    #[test]
+    fn only_what_a_guest_was_shown_can_go_after_that() {
+        let one = object("1");
+        let is_shown =
+            |form| super::shown(&shown(form, Arc::clone(&one)), &one.reference).is_some();
+        assert!(is_shown(Form::Object) && !is_shown(Form::Presence));
     }
 
     #[test]
