@@ -85,12 +85,15 @@ fn create(cluster: &Cluster, object: &str) -> Result<()> {
 /// Waits until this is true of the status of a policy.
 async fn wait_for(cluster: &Cluster, policy: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
     let words = ["get", "fleetpolicies.transom.dev", policy, "--output=json"];
-    wait::until("a status of the policy", DEADLINE, async || {
+    let mut last = Value::Null;
+    let waited = wait::until("a status of the policy", DEADLINE, async || {
         let policy = said(kubectl(cluster)?.args(words))?;
-        let policy: Value = serde_json::from_str(&policy)?;
-        Ok(is(&policy["status"]).then_some(()))
+        let mut policy: Value = serde_json::from_str(&policy)?;
+        last = policy["status"].take();
+        Ok(is(&last).then_some(()))
     })
-    .await
+    .await;
+    waited.with_context(|| format!("the last one is {last}"))
 }
 
 /// What happens to the fleet before a command of the page.

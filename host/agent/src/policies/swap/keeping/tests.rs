@@ -16,7 +16,7 @@ use transom_artifacts::{Base, Gathered, Location, Sources};
 use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::plan::fleet::{FleetPlan, Listed};
-use transom_core::reference::LOCAL;
+use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::expected::{Expected, Expecting, Mark};
 use transom_core::rollout::{Faults, Probation};
 use transom_engine::{Engine, EngineOptions};
@@ -306,6 +306,35 @@ async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_
     let note = take_note(&mut next);
     keep(&mut next, note).await;
     assert_eq!(is_kept(&next), (false, true));
+}
+
+#[tokio::test]
+async fn what_fails_between_a_swap_and_the_first_look_counts_against_the_new_revision() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    let note = take_note(&mut swap);
+    keep(&mut swap, note).await;
+    let before = works(&swap);
+    swap.exchange(written("b")).await;
+    let id = pass(&mut swap);
+    let expecting = Expecting {
+        expected: Expected::default(),
+        probation: Probation::new(1_000, 0, RollbackSpec::default()),
+    };
+    let plan = FleetPlan::of(&policy(), [], Listed::default());
+    let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
+    passed.record = passed.record.clone().with(&plan, &expecting);
+    let note = take_note(&mut swap);
+    keep(&mut swap, note).await;
+    assert_eq!(works(&swap), Some(id));
+    let primary = ObjectRef::local("v1", "Thing", None, "one");
+    let faults = Faults {
+        at_seconds: 1_010,
+        primaries: 31,
+        now: vec![(primary, KnownReason::GuestTrapped, "it trapped".to_owned())],
+    };
+    swap.observed(&policy(), &faults);
+    assert_eq!(works(&swap), before);
 }
 
 #[tokio::test]
