@@ -3,12 +3,13 @@
 
 use super::Controller;
 use crate::telemetry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
 use transom_core::lease::replaced::{self, LEASE};
 use transom_core::policy::Policy;
+use transom_core::reference::ObjectRef;
 use transom_core::signal::PolicySignal;
 
 /// What is told of each policy that replaces a controller which runs.
@@ -33,10 +34,13 @@ impl Controller {
     /// Looks at the Leases of the controllers that active policies replace.
     pub(super) async fn look_for_conflicts(&self) {
         let replacing = self.replacing();
+        let held = self.held(&replacing).await;
         let mut now = BTreeMap::new();
         for (name, revision) in &replacing {
-            if let Some(message) = self.conflict_of(&revision.policy).await {
-                now.insert(Arc::clone(name), message);
+            let policy = &revision.policy;
+            let mut held = held.iter();
+            if let Some((_, message)) = held.find(|(lease, _)| replaces(policy, lease)) {
+                now.insert(Arc::clone(name), message.clone());
             }
         }
         let before = self.conflicts.replace(now.clone());
@@ -72,18 +76,28 @@ impl Controller {
         active.filter(|(_, revision)| replaces(revision)).collect()
     }
 
-    /// What is told of one policy. A Lease that cannot be read is told as a watch that fails.
-    async fn conflict_of(&self, policy: &Policy) -> Option<String> {
-        let cluster = &policy.primary.cluster;
-        let leases = self.connections.list(cluster, LEASE);
-        let is_replaced = |name: &str| policy.spec.replaces.iter().any(|one| one.lease == name);
-        for lease in leases.iter().filter(|lease| is_replaced(&lease.name)) {
-            let read = self.connections.read(lease).await.ok().flatten();
-            let now_seconds = self.clock.now_seconds();
-            if let Some(message) = read.and_then(|lease| replaced::held(&lease, now_seconds)) {
-                return Some(message);
+    /// The Leases of controllers that these policies replace and that are held, each with what is told of it. The Leases are
+    /// listed once for all policies of a cluster: a hub has one for each of its clusters. One that cannot be read is told as a
+    /// watch that fails.
+    async fn held(&self, replacing: &[(Arc<str>, Arc<Revision>)]) -> Vec<(ObjectRef, String)> {
+        let policies = || replacing.iter().map(|(_, revision)| &revision.policy);
+        let clusters: BTreeSet<&String> = policies().map(|one| &one.primary.cluster).collect();
+        let mut held = Vec::new();
+        for cluster in clusters {
+            let leases = self.connections.list(cluster, LEASE).into_iter();
+            for lease in leases.filter(|lease| policies().any(|one| replaces(one, lease))) {
+                let read = self.connections.read(&lease).await.ok().flatten();
+                let now_seconds = self.clock.now_seconds();
+                let message = read.and_then(|lease| replaced::held(&lease, now_seconds));
+                held.extend(message.map(|message| (lease, message)));
             }
         }
-        None
+        held
     }
+}
+
+/// Whether a Lease is that of a controller which a policy replaces.
+fn replaces(policy: &Policy, lease: &ObjectRef) -> bool {
+    let mut replaces = policy.spec.replaces.iter();
+    policy.primary.cluster == lease.cluster && replaces.any(|one| one.lease == lease.name)
 }
