@@ -48,13 +48,20 @@ impl Loaded {
 
     /// The same, as it works in the mode `Shadow`.
     pub(super) fn shadowed(&self) -> Self {
+        Self {
+            expecting: None,
+            ..self.under(bound::shadowed(&self.revision.policy))
+        }
+    }
+
+    /// The same guests under another form of their policy.
+    pub(super) fn under(&self, policy: Policy) -> Self {
         let revision = Revision {
-            policy: bound::shadowed(&self.revision.policy),
+            policy,
             ..(*self.revision).clone()
         };
         Self {
             revision: Arc::new(revision),
-            expecting: None,
             ..self.clone()
         }
     }

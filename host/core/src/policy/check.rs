@@ -101,10 +101,7 @@ fn rollout(spec: &RolloutSpec) -> Checked<()> {
 }
 
 fn replaces(all: &[ReplacesSpec]) -> Checked<()> {
-    if all.len() > bounds::FEW {
-        let why = format!("has more than {} elements", bounds::FEW);
-        return wrong("spec.replaces", why);
-    }
+    at_most("spec.replaces", all, bounds::FEW)?;
     match all.iter().position(|one| !dns::is_subdomain(&one.lease)) {
         Some(at) => wrong(
             format!("spec.replaces[{at}].lease"),

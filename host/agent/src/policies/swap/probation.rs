@@ -6,7 +6,6 @@ use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_core::catalogue::Revision;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::Record;
 use transom_core::rollout::{self, Faults};
@@ -67,18 +66,10 @@ fn is_trusted(before: &Loaded, now: &Loaded) -> bool {
 
 /// A revision as it works now: whether its policy is suspended is no part of it, and may have changed since.
 fn resumed(before: &Loaded, suspend: bool) -> Arc<Loaded> {
-    let policy = Policy {
+    Arc::new(before.under(Policy {
         suspend,
         ..before.revision.policy.clone()
-    };
-    let revision = Revision {
-        policy,
-        ..(*before.revision).clone()
-    };
-    Arc::new(Loaded {
-        revision: Arc::new(revision),
-        ..before.clone()
-    })
+    }))
 }
 
 impl Swap {
@@ -109,12 +100,10 @@ impl Swap {
             return Changes::new();
         };
         let failed = Arc::clone(failed);
+        // A manifest that is not valid may lack something by mistake.
         let newest = self.newest.get(name).and_then(|one| one.policy.as_ref());
-        let rollback = newest
-            .unwrap_or(&failed.revision.policy)
-            .spec
-            .rollout
-            .rollback;
+        let policy = newest.unwrap_or(&failed.revision.policy);
+        let rollback = policy.spec.rollout.rollback;
         // The revision before may have had faults, too.
         let begins = || rollout::Probation::new(now.at_seconds, now.now.len(), rollback);
         let terms = *probation.terms.get_or_insert_with(begins);
@@ -128,19 +117,17 @@ impl Swap {
             return Changes::new();
         };
         let before = Arc::clone(&probation.before);
-        let Some(newest) = self.newest.get_mut(name) else {
-            return Changes::new();
-        };
         // A revision that was active before other signatures were demanded, or before a name stood for another key, may
-        // not satisfy the demand. It may change again, so the watch goes on. A manifest that is not valid may lack it by
-        // mistake.
-        let policy = newest.policy.as_ref().unwrap_or(&failed.revision.policy);
+        // not satisfy the demand. It may change again, so the watch goes on.
         let is_same = policy.verify == before.revision.policy.verify;
         if policy.verify.is_some() && !(is_same && is_trusted(&before, &failed)) {
             probation.tell(name, &why);
             return Changes::new();
         }
         let before = resumed(&before, policy.suspend);
+        let Some(newest) = self.newest.get_mut(name) else {
+            return Changes::new();
+        };
         self.probations.remove(name);
         // A newer candidate may be the mend: it goes on.
         let pending = newest.pending.take();
