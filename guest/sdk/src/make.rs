@@ -23,7 +23,7 @@ pub use rbac::{RBAC, Rule};
 #[doc(hidden)]
 pub use serde_json::json;
 
-use crate::objects::{Desired, Ownership};
+use crate::objects::Desired;
 use crate::{ObjectRef, Primary};
 use kind::Typed;
 use serde_json::{Map, Value as Json};
@@ -65,7 +65,7 @@ impl<K: Typed> Object<K> {
 impl<K> Object<K> {
     /// This object, which says nothing yet.
     pub fn of(reference: &ObjectRef) -> Self {
-        Self::with(reference, Json::Null)
+        Self::with(reference, Json::Object(Map::new()))
     }
 
     /// This object with a content; [`object!`](crate::object) writes both.
@@ -122,25 +122,12 @@ impl<K> Object<K> {
 
     /// As a whole object that the policy makes.
     pub fn whole(self) -> Desired {
-        self.owned(Ownership::Whole)
+        Desired::whole(&self.reference, &self.content)
     }
 
     /// As fields of the primary, or of an object that others made; what it does not say stays.
     pub fn fields(self) -> Desired {
-        self.owned(Ownership::Fields)
-    }
-
-    fn owned(self, ownership: Ownership) -> Desired {
-        let content = match self.content {
-            Json::Null => "{}".to_owned(),
-            content => content.to_string(),
-        };
-        Desired {
-            object: self.reference,
-            ownership,
-            content,
-            holes: Vec::new(),
-        }
+        Desired::fields(&self.reference, &self.content)
     }
 }
 
@@ -204,6 +191,7 @@ macro_rules! object {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::Ownership;
 
     fn content(desired: &Desired) -> Json {
         serde_json::from_str(&desired.content).unwrap()
