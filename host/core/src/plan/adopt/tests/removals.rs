@@ -118,13 +118,19 @@ fn what_cannot_be_made_holds_up_no_removal() {
     assert_eq!(pending.refused, None);
 }
 
-#[test]
-fn a_removal_goes_on_when_an_object_is_not_taken_over_from_another_primary_now() {
+/// The policy that also makes another role, `extra-{primary.name}`.
+fn makes_extra() -> Value {
     let mut more = makes();
     let mut extra = more["spec"]["grant"]["write"][0].clone();
     extra["name"] = json!("extra-{primary.name}");
     let grants = more["spec"]["grant"]["write"].as_array_mut().unwrap();
     grants.push(extra);
+    more
+}
+
+#[test]
+fn a_removal_goes_on_when_an_object_is_not_taken_over_from_another_primary_now() {
+    let more = makes_extra();
     let there = full(&json!({}));
     let mut former = there.clone();
     former.reference = role("extra-c1");
@@ -154,11 +160,7 @@ fn a_removal_goes_on_when_an_object_is_not_taken_over_from_another_primary_now()
 
 #[test]
 fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
-    let mut more = makes();
-    let mut extra = more["spec"]["grant"]["write"][0].clone();
-    extra["name"] = json!("extra-{primary.name}");
-    let grants = more["spec"]["grant"]["write"].as_array_mut().unwrap();
-    grants.push(extra);
+    let more = makes_extra();
     let there = full(&json!({}));
     let mut foreign = there.clone();
     foreign.reference = role("extra-c1");
@@ -184,14 +186,13 @@ fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
 
 #[test]
 fn a_right_is_taken_away_whatever_holds_up_another_object() {
-    let mut more = makes();
-    let mut extra = more["spec"]["grant"]["write"][0].clone();
-    extra["name"] = json!("extra-{primary.name}");
-    extra.as_object_mut().unwrap().remove("finalizers");
+    let mut more = makes_extra();
     let data = json!({"kind": "ConfigMap", "namespace": "n", "name": "c-{primary.name}",
         "verbs": ["create", "update", "delete"], "fields": ["data"]});
     let grants = more["spec"]["grant"]["write"].as_array_mut().unwrap();
-    grants.extend([extra, data]);
+    let extra = grants.last_mut().and_then(Value::as_object_mut).unwrap();
+    extra.remove("finalizers");
+    grants.push(data);
     let policy = policy(&more);
     let there = full(&json!({}));
     let mut held = there.clone();
