@@ -35,6 +35,14 @@ pub struct Access {
     pub login: bool,
 }
 
+impl Access {
+    /// With TLS and a login.
+    pub const PRIVATE: Self = Self {
+        tls: true,
+        login: true,
+    };
+}
+
 /// A running registry. Ends when the value is dropped, and with the process, even if that is killed.
 pub struct Registry {
     // Order matters: the group ends first, then the process is reaped, then the folder is removed.

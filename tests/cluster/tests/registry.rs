@@ -47,10 +47,7 @@ fn keeps_what_is_pushed_while_it_is_stopped() -> Result<()> {
 
 #[test]
 fn refuses_who_has_no_login_and_is_trusted_by_its_own_ca_only() -> Result<()> {
-    let access = Access {
-        tls: true,
-        login: true,
-    };
+    let access = Access::PRIVATE;
     let registry = Registry::start(access)?;
     registry.push("taints:1", BYTES)?;
     let place = registry.place("taints:1");
@@ -74,10 +71,7 @@ fn refuses_who_has_no_login_and_is_trusted_by_its_own_ca_only() -> Result<()> {
 
 #[test]
 fn cosign_verifies_its_signatures_in_both_forms() -> Result<()> {
-    let access = Access {
-        tls: true,
-        login: true,
-    };
+    let access = Access::PRIVATE;
     for registry in [Registry::start(access)?, Registry::with_referrers()?] {
         let digest = registry.push("taints:1", BYTES)?;
         let name = format!("taints@{digest}");

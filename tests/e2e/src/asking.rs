@@ -2,7 +2,7 @@
 //! which form its inputs came.
 
 use crate::program;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -148,8 +148,5 @@ fn put(
         folder.join("asks.wasm"),
         program::component("fixture-asks")?,
     )?;
-    // Renamed into place, so that the agent never reads a half of it.
-    let written = folder.join("policy.new");
-    fs::write(&written, policy.to_string())?;
-    fs::rename(&written, folder.join("policy.yaml")).context("failed to put the policy")
+    crate::stage::put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
 }

@@ -51,9 +51,7 @@ fn apply(cluster: &Cluster, words: &[&str]) -> Result<String> {
 
 #[tokio::test]
 async fn the_base_applies_and_the_agent_runs_as_documented() -> Result<()> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.install_crds(&CRDS).await?;
-    cluster.install_fleet(FLEET).await?;
+    let cluster = with_fleet(FLEET).await?;
     let base = folder("base").display().to_string();
     apply(
         &cluster,
@@ -143,6 +141,21 @@ fn newer_crd_is_taken(cluster: &Cluster) -> Result<()> {
     .map(drop)
 }
 
+/// An API server with a fleet, and without the agent.
+pub(crate) async fn with_fleet(fleet: Fleet) -> Result<Cluster> {
+    let cluster = Cluster::start(&Options::default()).await?;
+    cluster.install_crds(&CRDS).await?;
+    cluster.install_fleet(fleet).await?;
+    Ok(cluster)
+}
+
+/// Installs the chart as its page says, with more flags; returns what helm says.
+pub(crate) fn install_chart(cluster: &Cluster, more: &[&str]) -> Result<String> {
+    let chart = folder("chart").display().to_string();
+    let words = ["install", "transom", &chart, "--create-namespace"];
+    helm_on(cluster, &[&words[..], more].concat())
+}
+
 /// helm as the admin, with nothing from the user's environment.
 pub(crate) fn helm_on(cluster: &Cluster, words: &[&str]) -> Result<String> {
     let mut helm = helm()?;
@@ -160,10 +173,7 @@ async fn installs_upgrades_and_removes_the_chart() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
-    let notes = helm_on(
-        &cluster,
-        &["install", "transom", &chart, "--create-namespace"],
-    )?;
+    let notes = install_chart(&cluster, &[])?;
     assert!(
         notes.contains("kubectl get fleetpolicies.transom.dev"),
         "{notes}"
@@ -231,10 +241,7 @@ async fn grants_permissions_for_own_policies_beside_the_chart() -> Result<()> {
     let cluster = Cluster::start(&Options::default()).await?;
     cluster.install_crds(&CRDS).await?;
     let chart = folder("chart").display().to_string();
-    helm_on(
-        &cluster,
-        &["install", "transom", &chart, "--create-namespace"],
-    )?;
+    install_chart(&cluster, &[])?;
     said(kubectl(&cluster)?.args(["create", "namespace", "widgets"]))?;
     let own = cluster.folder().join("own.yaml");
     fs::write(&own, OWN)?;
@@ -313,24 +320,14 @@ fn own_values(cluster: &Cluster, policies: &str) -> Result<String> {
 
 #[tokio::test]
 async fn the_chart_installs_own_policies_with_their_rights() -> Result<()> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.install_crds(&CRDS).await?;
-    cluster.install_fleet(FLEET).await?;
+    let cluster = with_fleet(FLEET).await?;
     said(kubectl(&cluster)?.args(["create", "namespace", "widgets"]))?;
     let text = fs::read_to_string(program::policy("cluster-sets-by-rule"))?;
     let text = text.replace("rules: []", "rules: [{set: eu, labels: {env: [prod]}}]");
     let values = own_values(&cluster, &format!("{text}---\n{OWN}"))?;
     let chart = folder("chart").display().to_string();
     let none = "policies.builtInTaints=false,policies.externalManagedKubeconfig=false";
-    let install = [
-        "install",
-        "transom",
-        &chart,
-        "--create-namespace",
-        "--set",
-        none,
-    ];
-    helm_on(&cluster, &[&install[..], &["--values", &values]].concat())?;
+    install_chart(&cluster, &["--set", none, "--values", &values])?;
     let agent = Deployed::start(&cluster).await?;
     let (name, set) = (
         managed_name(0),

@@ -2,7 +2,7 @@
 //! settings, a component that waits for its approval, fails, and is taken back. What the page shows is compared.
 //! `--nocapture` prints what each command said.
 
-use crate::applied::{CRDS, helm_on};
+use crate::applied::{install_chart, with_fleet};
 use crate::deployed::{DEADLINE, Deployed, kubectl};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ use std::path::Path;
 use transom_conformance::fixture::trapping;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
-use transom_test_cluster::{Cluster, Options, wait};
+use transom_test_cluster::{Cluster, wait};
 use transom_test_deploy::page::{Page, shell};
-use transom_test_deploy::rendered::{folder, said};
+use transom_test_deploy::rendered::said;
 
 const FLEET: Fleet = Fleet {
     clusters: 3,
@@ -133,14 +133,8 @@ async fn happen(cluster: &Cluster, command: &str, told: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_change_is_planned_approved_and_taken_back_as_the_page_says() -> Result<()> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.install_crds(&CRDS).await?;
-    cluster.install_fleet(FLEET).await?;
-    let chart = folder("chart").display().to_string();
-    helm_on(
-        &cluster,
-        &["install", "transom", &chart, "--create-namespace"],
-    )?;
+    let cluster = with_fleet(FLEET).await?;
+    install_chart(&cluster, &[])?;
     let top = cluster.folder().join("page");
     let begin = prepare(&cluster, &top)?;
     let agent = Deployed::start(&cluster).await?;

@@ -1,6 +1,6 @@
 //! An operator brings a component to a running agent with `kubectl` alone, as host/docs/policies.md says.
 
-use crate::applied::helm_on;
+use crate::applied::{install_chart, with_fleet};
 use crate::deployed::{DEADLINE, Deployed, kubectl};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use transom_core::digest::Digest;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
-use transom_test_cluster::{Cluster, Options, wait};
-use transom_test_deploy::rendered::{folder, said};
+use transom_test_cluster::{Cluster, wait};
+use transom_test_deploy::rendered::said;
 
 /// ManagedClusters, some of which are unreachable; so few that no limit keeps any of them from being changed.
 const FLEET: Fleet = Fleet {
@@ -76,12 +76,8 @@ async fn wait_for_tainted(
 
 #[tokio::test]
 async fn an_operator_swaps_a_component_with_kubectl_alone() -> Result<()> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.install_crds(&crate::applied::CRDS).await?;
-    cluster.install_fleet(FLEET).await?;
-    let chart = folder("chart").display().to_string();
-    let install = ["install", "transom", &chart, "--create-namespace"];
-    helm_on(&cluster, &install)?;
+    let cluster = with_fleet(FLEET).await?;
+    install_chart(&cluster, &[])?;
     let agent = Deployed::start(&cluster).await?;
     wait_for_tainted(&cluster, &agent, |tainted| tainted > 0).await?;
 

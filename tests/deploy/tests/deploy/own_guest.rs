@@ -1,7 +1,7 @@
 //! The page host/docs/own-guest.md, followed command by command: a signed guest comes to a running agent, is replaced and
 //! put back, and then comes from a registry. What the page shows is compared. `--nocapture` prints what each command said.
 
-use crate::applied::{CRDS, helm_on};
+use crate::applied::{install_chart, with_fleet};
 use crate::deployed::Deployed;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
@@ -9,9 +9,9 @@ use std::path::Path;
 use transom_core::digest::Digest;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
-use transom_test_cluster::{Access, Cluster, LOGIN, Options, Registry};
+use transom_test_cluster::{Access, LOGIN, Registry};
 use transom_test_deploy::page::{Page, shell};
-use transom_test_deploy::rendered::{folder, said};
+use transom_test_deploy::rendered::said;
 
 const PAGE: &str = "own-guest.md";
 const FLEET: Fleet = Fleet {
@@ -58,18 +58,9 @@ fn prepare(top: &Path, page: &Page, registry: &Registry) -> Result<String> {
 
 #[tokio::test]
 async fn a_signed_guest_comes_to_the_cluster_as_the_page_says() -> Result<()> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.install_crds(&CRDS).await?;
-    cluster.install_fleet(FLEET).await?;
-    let registry = Registry::start(Access {
-        tls: true,
-        login: true,
-    })?;
-    let chart = folder("chart").display().to_string();
-    helm_on(
-        &cluster,
-        &["install", "transom", &chart, "--create-namespace"],
-    )?;
+    let cluster = with_fleet(FLEET).await?;
+    let registry = Registry::start(Access::PRIVATE)?;
+    install_chart(&cluster, &[])?;
     let top = cluster.folder().join("page");
     let page = Page::read(PAGE)?;
     let begin = prepare(&top, &page, &registry)?;

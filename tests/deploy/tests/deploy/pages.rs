@@ -1,7 +1,7 @@
 //! Important pages followed to the letter: every command as written, on a real API server, where the real agent has
 //! run, comparing the objects of others before and after.
 
-use crate::applied::{CRDS, OWN};
+use crate::applied::{OWN, with_fleet};
 use crate::deployed::{DEADLINE, Deployed, kubectl};
 use crate::taking_over;
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Stdio;
 use transom_support::fleet::{Fleet, hosted_name, managed_name};
-use transom_test_cluster::{Cluster, Options, wait};
+use transom_test_cluster::{Cluster, wait};
 use transom_test_deploy::page::{Page, run, shell};
 use transom_test_deploy::rendered::said;
 
@@ -34,10 +34,7 @@ pub(crate) fn home(index: usize) -> String {
 
 /// A cluster with the fleet, and without the agent.
 async fn hosting() -> Result<Cluster> {
-    let cluster = Cluster::start(&Options::default()).await?;
-    cluster.install_crds(&CRDS).await?;
-    cluster.install_fleet(FLEET).await?;
-    Ok(cluster)
+    with_fleet(FLEET).await
 }
 
 /// All objects of a kind by namespace and name, with all fields.

@@ -1,7 +1,7 @@
 //! Components from a registry that cosign signed, on a real API server, with the agent as the chart installs it: what is
 //! signed becomes active, anything else is refused with its reason, and what is active stays.
 
-use crate::applied::{CRDS, helm_on};
+use crate::applied::{install_chart, with_fleet};
 use crate::deployed::{DEADLINE, Deployed, kubectl};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use std::process::Command;
 use transom_core::digest::Digest;
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
-use transom_test_cluster::{Access, Cluster, Form, Keys, LOGIN, Options, Registry, wait};
-use transom_test_deploy::rendered::{folder, said};
+use transom_test_cluster::{Access, Cluster, Form, Keys, LOGIN, Registry, wait};
+use transom_test_deploy::rendered::said;
 
 const FLEET: Fleet = Fleet {
     clusters: 0,
@@ -44,13 +44,8 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Result<Self> {
-        let cluster = Cluster::start(&Options::default()).await?;
-        cluster.install_crds(&CRDS).await?;
-        cluster.install_fleet(FLEET).await?;
-        let registry = Registry::start(Access {
-            tls: true,
-            login: true,
-        })?;
+        let cluster = with_fleet(FLEET).await?;
+        let registry = Registry::start(Access::PRIVATE)?;
         let release = Keys::generate(&registry, "release")?;
         let other = Keys::generate(&registry, "other")?;
         Ok(Self {
@@ -103,10 +98,8 @@ impl Scene {
         });
         let file = self.cluster.folder().join("values.json");
         fs::write(&file, values.to_string())?;
-        let (file, chart) = (file.display().to_string(), folder("chart"));
-        let chart = chart.display().to_string();
-        let words = ["install", "transom", &chart, "--create-namespace"];
-        helm_on(&self.cluster, &[&words[..], &["--values", &file]].concat())?;
+        let file = file.display().to_string();
+        install_chart(&self.cluster, &["--values", &file])?;
         let (user, password) = LOGIN;
         let login = [
             format!("--docker-server={}", self.registry.address()),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_e2e::program;
+use transom_e2e::stage::put;
 
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -200,11 +201,7 @@ fn put_policy(folder: &Path, name: &str, settings: &Value, grant: &Value) -> Res
             "limits": program::unlimited(),
         },
     });
-    // Renamed into place, so that the agent never reads a half of it.
-    let written = folder.with_extension("new");
-    fs::write(&written, policy.to_string())?;
-    fs::rename(written, folder.join("policy.yaml"))?;
-    Ok(())
+    put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
 }
 
 #[test]

@@ -3,14 +3,14 @@
 
 use crate::contest::start_registration_with;
 use crate::policies::POLICY;
-use crate::stage::{CRDS, DEADLINE, Stage, on_stage_of_its_own};
+use crate::stage::{DEADLINE, Stage, on_stage_of_its_own};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use transom_core::metrics::{POLICIES, RECONCILES};
 use transom_e2e::agent::Agent;
 use transom_e2e::{http, program};
-use transom_test_cluster::{available_crds, wait};
+use transom_test_cluster::wait;
 
 /// A policy that replaces the registration controller, and one that replaces nothing.
 const REPLACES: &str = "cluster-set-members";
@@ -68,13 +68,7 @@ fn metric(agent: &Agent, name: &str, label: &str) -> Result<f64> {
 #[test]
 fn a_policy_tells_while_the_controller_that_it_replaces_runs() -> Result<()> {
     on_stage_of_its_own(async |stage| {
-        let crds = available_crds()?;
-        let crds: Vec<&str> = crds
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !CRDS.contains(name))
-            .collect();
-        stage.cluster.install_crds(&crds).await?;
+        stage.install_other_crds().await?;
         stage.cluster.install_policy_crd().await?;
         let folder = stage.cluster.folder().join("policies-conflicting");
         for policy in [REPLACES, OTHER] {

@@ -19,6 +19,14 @@ const UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavailable";
 const BUDGET: usize = 60;
 
 impl Stage {
+    /// Installs every CRD that is not there: the registration controller needs most of them.
+    pub(crate) async fn install_other_crds(&self) -> Result<()> {
+        let crds = available_crds()?;
+        let crds = crds.iter().map(String::as_str);
+        let crds: Vec<&str> = crds.filter(|name| !CRDS.contains(name)).collect();
+        self.cluster.install_crds(&crds).await
+    }
+
     /// Merges a change into the status of a ManagedCluster.
     pub(crate) async fn patch_status(&self, name: &str, change: Value) -> Result<()> {
         let api = self.api(MANAGED, None).await?;
@@ -240,14 +248,7 @@ async fn is_quiet(stage: &Stage, admin: SocketAddr) -> Result<()> {
 #[test]
 fn writes_nothing_twice_beside_the_ocm_registration_controller() -> Result<()> {
     on_stage_of_its_own(async |stage| {
-        let crds: Vec<String> = available_crds()?
-            .into_iter()
-            .filter(|name| !CRDS.contains(&name.as_str()))
-            .collect();
-        stage
-            .cluster
-            .install_crds(&crds.iter().map(String::as_str).collect::<Vec<_>>())
-            .await?;
+        stage.install_other_crds().await?;
         // The agent does not report a first pass over nothing.
         stage.managed("before").await?;
         let mut ocm = start_registration(stage)?;

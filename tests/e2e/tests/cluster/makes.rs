@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::program;
+use transom_e2e::stage::put;
 use transom_test_cluster::wait;
 
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
@@ -50,10 +51,7 @@ fn put_policy(folder: &Path, makes: &Value) -> Result<PathBuf> {
         },
     });
     let file = folder.join("policy.yaml");
-    // Renamed into place, so that the agent never reads a half of it.
-    let written = folder.with_extension("new");
-    fs::write(&written, policy.to_string())?;
-    fs::rename(written, &file)?;
+    put(&file, policy.to_string().as_bytes())?;
     Ok(file)
 }
 
@@ -189,10 +187,7 @@ fn put_access(folder: &Path, rules: &Value, taken: bool) -> Result<PathBuf> {
         },
     });
     let file = folder.join("policy.yaml");
-    // Renamed into place, so that the agent never reads a half of it.
-    let written = folder.with_extension("new");
-    fs::write(&written, policy.to_string())?;
-    fs::rename(written, &file)?;
+    put(&file, policy.to_string().as_bytes())?;
     Ok(file)
 }
 

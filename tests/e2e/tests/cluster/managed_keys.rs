@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_e2e::program;
+use transom_e2e::stage::put;
 use transom_test_cluster::wait;
 
 const HOME: &str = "klusterlet-worn";
@@ -20,10 +21,10 @@ fn policy(folder: &Path, own: Value) -> Result<()> {
     for (key, value) in own.as_object().into_iter().flatten() {
         manifest["spec"]["own"][key.as_str()] = value.clone();
     }
-    // Renamed into place, so that the agent never reads half a policy.
-    let half = folder.with_extension("half");
-    fs::write(&half, serde_yaml::to_string(&manifest)?)?;
-    Ok(fs::rename(half, folder.join("policy.yaml"))?)
+    put(
+        &folder.join("policy.yaml"),
+        serde_yaml::to_string(&manifest)?.as_bytes(),
+    )
 }
 
 /// Waits until the labels and annotations of the secret are as expected.

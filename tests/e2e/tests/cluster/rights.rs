@@ -153,6 +153,19 @@ impl Stage {
         Ok(())
     }
 
+    /// Checks that the agent used each permission since a mark but these.
+    pub(crate) fn all_used(
+        &self,
+        rights: &[Right],
+        since: Mark,
+        but: impl Fn(&Right) -> bool,
+    ) -> Result<()> {
+        let mut unused = self.unused(rights, since)?;
+        unused.retain(|right| !but(right));
+        ensure!(unused.is_empty(), "unused: {unused:#?}");
+        Ok(())
+    }
+
     /// The permissions that the agent has not used since a mark.
     pub(crate) fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
         let lines = self.asked(since)?;

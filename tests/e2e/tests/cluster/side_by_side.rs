@@ -6,7 +6,7 @@ use crate::contest::start_registration;
 use crate::copying::HUB;
 use crate::inputs::reconciles_of;
 use crate::spoke::{AVAILABLE, says};
-use crate::stage::{BESIDE, CRDS, DEADLINE, MANAGED, Stage, on_stage_of_its_own};
+use crate::stage::{BESIDE, DEADLINE, MANAGED, Stage, on_stage_of_its_own};
 use crate::together::{
     ADDON, EDGE, HOLD, SELF_MANAGED, SET_LABEL, WORK, addon_is_well, put_all, put_set,
 };
@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transom_e2e::agent::Agent;
-use transom_test_cluster::{Line, Mark, available_crds, wait};
+use transom_test_cluster::{Line, Mark, wait};
 
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
 const LEASE: (&str, &str) = ("coordination.k8s.io/v1", "Lease");
@@ -116,13 +116,7 @@ async fn joins(stage: &Stage, name: &str, lease_seconds: u32) -> Result<()> {
 #[test]
 fn no_policy_of_a_hub_fights_with_the_ocm_registration_controller() -> Result<()> {
     on_stage_of_its_own(async |stage| {
-        let crds = available_crds()?;
-        let crds: Vec<&str> = crds
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !CRDS.contains(name))
-            .collect();
-        stage.cluster.install_crds(&crds).await?;
+        stage.install_other_crds().await?;
         stage.objects().namespace(HUB).await?;
         let folder = stage.cluster.folder().join("policies-side-by-side");
         let names = put_all(&folder, Some(1))?;

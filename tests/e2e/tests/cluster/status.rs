@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
+use transom_e2e::stage::put;
 use transom_test_cluster::wait;
 
 const LABEL: &str = "example.com/seen";
@@ -41,10 +42,7 @@ fn put_policy(
         },
     });
     let file = folder.join("policy.yaml");
-    // Renamed into place, so that the agent never reads a half of it.
-    let written = folder.with_extension("new");
-    fs::write(&written, policy.to_string())?;
-    fs::rename(written, &file)?;
+    put(&file, policy.to_string().as_bytes())?;
     Ok(file)
 }
 

@@ -37,11 +37,7 @@ fn put_policy(folder: &Path, fixture: &str, settings: &Value) -> Result<()> {
             "limits": program::unlimited(),
         },
     });
-    // Renamed into place, so that the agent never reads a half of it.
-    let written = folder.with_extension("new");
-    fs::write(&written, policy.to_string())?;
-    fs::rename(written, folder.join("policy.yaml"))?;
-    Ok(())
+    transom_e2e::stage::put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
 }
 
 /// Applies the label on the server side, as its owner, and takes it back from whoever has it.

@@ -9,7 +9,6 @@ use transom_e2e::program;
 use transom_e2e::stage::Stage;
 use transom_e2e::swap::POLICY;
 use transom_e2e::tree;
-use transom_test_cluster::{Access, Registry};
 
 fn set_mode(path: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
@@ -36,12 +35,7 @@ enum Damage {
 
 #[test]
 fn what_others_could_have_written_is_never_loaded_and_is_read_again_from_its_place() -> Result<()> {
-    let registry = Registry::start(Access {
-        tls: true,
-        login: true,
-    })?;
-    let stage = Stage::new(1, 0)?;
-    let reach = Reach::to(&registry, &stage)?;
+    let (registry, stage, reach) = Reach::private(1)?;
     registry.push("team/kubeconfig:v1", &program::component("kubeconfig")?)?;
     let component = format!("oci:{}:v1", registry.place("team/kubeconfig"));
     stage.put_policy(POLICY, &[("builtin:kubeconfig", &component)])?;

@@ -26,12 +26,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Result<Self> {
-        let registry = Registry::start(Access {
-            tls: true,
-            login: true,
-        })?;
-        let stage = Stage::new(1, 0)?;
-        let reach = Reach::to(&registry, &stage)?;
+        let (registry, stage, reach) = Reach::private(1)?;
         Ok(Self {
             registry,
             stage,

@@ -41,6 +41,14 @@ impl Reach {
         })
     }
 
+    /// A registry with TLS and a login, a fleet of some HostedClusters, and how the agent reaches the registry.
+    pub(crate) fn private(clusters: usize) -> Result<(Registry, Stage, Self)> {
+        let registry = Registry::start(Access::PRIVATE)?;
+        let stage = Stage::new(clusters, 0)?;
+        let reach = Self::to(&registry, &stage)?;
+        Ok((registry, stage, reach))
+    }
+
     /// Also gives the agent these flags.
     pub(crate) fn add(&mut self, flags: &[&str]) {
         self.flags.extend(flags.iter().copied().map(str::to_owned));
@@ -73,12 +81,7 @@ pub(crate) fn use_component(stage: &Stage, component: &str) -> Result<()> {
 
 #[test]
 fn a_tag_is_pulled_once_and_a_restart_needs_no_registry() -> Result<()> {
-    let registry = Registry::start(Access {
-        tls: true,
-        login: true,
-    })?;
-    let stage = Stage::new(1, 0)?;
-    let reach = Reach::to(&registry, &stage)?;
+    let (registry, stage, reach) = Reach::private(1)?;
     let (first, second) = (
         program::component("kubeconfig")?,
         program::component("fixture-second")?,
@@ -127,12 +130,7 @@ fn a_tag_is_pulled_once_and_a_restart_needs_no_registry() -> Result<()> {
 
 #[test]
 fn a_moved_tag_is_reported_and_never_followed() -> Result<()> {
-    let registry = Registry::start(Access {
-        tls: true,
-        login: true,
-    })?;
-    let stage = Stage::new(1, 0)?;
-    let reach = Reach::to(&registry, &stage)?;
+    let (registry, stage, reach) = Reach::private(1)?;
     let (first, second) = (
         program::component("kubeconfig")?,
         program::component("fixture-second")?,
@@ -181,12 +179,7 @@ fn a_moved_tag_is_reported_and_never_followed() -> Result<()> {
 
 #[test]
 fn components_go_to_a_registry_and_back_with_clients_of_others() -> Result<()> {
-    let registry = Registry::start(Access {
-        tls: true,
-        login: true,
-    })?;
-    let stage = Stage::new(0, 0)?;
-    let reach = Reach::to(&registry, &stage)?;
+    let (registry, stage, reach) = Reach::private(0)?;
     let component = program::component("taints")?;
     let place = format!("oci:{}:v1", registry.place("team/taints"));
     let said = |words: &[&str]| {

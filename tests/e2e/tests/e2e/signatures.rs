@@ -2,7 +2,7 @@
 //! the active revision stays. The same for signatures beside files and ConfigMaps, made with openssl.
 
 use crate::exhaust::{GOOD, put_hostile, works_on};
-use crate::registries::Reach;
+use crate::registries::{Reach, digest};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::hostile;
-use transom_core::digest::Digest;
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
@@ -27,10 +26,6 @@ pub(crate) fn component(letter: u8) -> Result<Vec<u8>> {
     let mut bytes = program::component("kubeconfig")?;
     bytes.extend([0, 2, 1, letter]);
     Ok(bytes)
-}
-
-fn digest(component: &[u8]) -> String {
-    Digest::of_bytes(component).to_string()
 }
 
 /// Has the policy use a component, with this demand.
@@ -56,12 +51,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Result<Self> {
-        let registry = Registry::start(Access {
-            tls: true,
-            login: true,
-        })?;
-        let stage = Stage::new(1, 0)?;
-        let reach = Reach::to(&registry, &stage)?;
+        let (registry, stage, reach) = Reach::private(1)?;
         let release = Keys::generate(&registry, "release")?;
         let second = Keys::generate(&registry, "second")?;
         let scene = Self {
