@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 /// Tests of the soak: the name, the file that contains it, and what it does.
-const SOAK: [(&str, &str, &str); 8] = [
+const SOAK: [(&str, &str, &str); 9] = [
     (
         "crash::soak",
         "e2e",
@@ -35,6 +35,11 @@ const SOAK: [(&str, &str, &str); 8] = [
         "100 kills over 40 clusters that are accepted, denied and removed under all policies, on a real API server",
     ),
     (
+        "hosting_faults::soak",
+        "cluster",
+        "100 kills over 40 HostedClusters that are imported, rotated, detached and removed, on a real API server",
+    ),
+    (
         "joining::rotation",
         "cluster",
         "a client certificate of 170 s that the real registration agent renews",
@@ -57,7 +62,7 @@ const RELEASED: [&str; 2] = ["swap::soak", "server_swap::soak"];
 /// Which tests of the soak to run, and how large.
 #[derive(clap::Args)]
 pub(crate) struct Soak {
-    /// Run only this test: crash, swap, server_swap, faults, hub_faults, joining, succession or races
+    /// Run only this test: crash, swap, server_swap, faults, hub_faults, hosting_faults, joining, succession or races
     only: Option<String>,
     /// Kills, swaps or leaders instead of the full number; not for joining and races
     #[arg(long)]
@@ -76,7 +81,7 @@ pub(crate) fn soak(args: &Soak) -> Result<()> {
     let wanted = || SOAK.iter().filter(|(name, ..)| is_wanted(name));
     ensure!(
         wanted().next().is_some(),
-        "no such test; the tests are crash, swap, server_swap, faults, hub_faults, joining, succession and races"
+        "no such test; the tests are crash, swap, server_swap, faults, hub_faults, hosting_faults, joining, succession and races"
     );
     guests::run(&guests::Args::default())?;
     let sizes = [

@@ -28,7 +28,7 @@ const ADDON_CONFIG: (&str, &str) = (
 /// What the names of the HostedClusters begin with that the policy imports.
 pub(crate) const IMPORTS: &str = "import-";
 /// The note on a HostedCluster that was imported.
-const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
+pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
 
 /// The policy `auto-import`, changed.
 fn policy(change: impl FnOnce(&mut Value)) -> Result<Value> {

@@ -2,7 +2,8 @@
 //! Two API servers; the controller manager of Kubernetes signs the certificates and does nothing else.
 
 use crate::access::CLUSTERS;
-use crate::inputs::REQUEST;
+use crate::availability::LEASE_NAME;
+use crate::inputs::{LEASE, REQUEST};
 use crate::spoke::{
     AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, JOINERS, Spoke, controllers, is_tainted, says,
 };
@@ -13,6 +14,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use transom_core::time::parse_rfc3339;
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
@@ -23,7 +25,10 @@ const POLICIES: [&str; 4] = [
     "client-certificates",
     "cluster-access",
 ];
-/// The policies of the hub, in one folder.
+/// How long the agent of a cluster may be silent whose lease lasts a second.
+const GRACE_SECONDS: i64 = 5;
+
+/// Puts the policies of the hub into one folder.
 fn put_policies(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for name in POLICIES {
@@ -47,6 +52,49 @@ async fn wait_for(
 ) -> Result<Value> {
     let came = stage.objects().wait_for(MANAGED, (None, name), is_right);
     came.await.with_context(|| what.to_owned())
+}
+
+/// When the agent of a cluster renewed its lease last, in seconds since 1970.
+async fn renewed(stage: &Stage, name: &str) -> Result<i64> {
+    let place = (Some(name), LEASE_NAME);
+    let lease = stage.objects().get(LEASE, place).await?;
+    let at = lease["spec"]["renewTime"].as_str().context("no time")?;
+    parse_rfc3339(at).context("the time of the lease cannot be read")
+}
+
+/// Since when a cluster is available, or not.
+async fn available(stage: &Stage, name: &str) -> Result<(Value, Value)> {
+    let cluster = stage.objects().get(MANAGED, (None, name)).await?;
+    let mut all = cluster["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let available = all.find(|one| one["type"] == AVAILABLE);
+    let available = available.with_context(|| format!("{cluster:#}"))?;
+    let part = |key: &str| available[key].clone();
+    Ok((part("status"), part("lastTransitionTime")))
+}
+
+/// Waits for two graces in which its agent was never silent for one: the cluster stays available all the time.
+async fn stays_available(stage: &Stage, name: &str) -> Result<()> {
+    let mut last = renewed(stage, name).await?;
+    let (mut begun, mut before) = (last, available(stage, name).await?);
+    let is_over = wait::until("heartbeats for two graces", DEADLINE, async || {
+        let at = renewed(stage, name).await?;
+        if at - last >= GRACE_SECONDS || before.0 != "True" {
+            // The machine was busy: it was unavailable, or may have been.
+            (begun, before) = (at, available(stage, name).await?);
+        }
+        last = at;
+        Ok((at - begun >= 2 * GRACE_SECONDS).then_some(()))
+    });
+    is_over.await?;
+    let now = available(stage, name).await?;
+    ensure!(
+        now.0 == "True" && now == before,
+        "{before:?}, and then {now:?}"
+    );
+    Ok(())
 }
 
 /// Rows of `availability`: L12, L13, L14, L15.
@@ -88,6 +136,9 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
             claims.iter().any(|claim| claim["value"] == "spoke"),
             "{joined:#}"
         );
+        stays_available(stage, &name)
+            .await
+            .with_context(|| agent.tail())?;
         // Its certificate is lost, so it asks for the next one under its own name, and gets it.
         let secrets = spoke
             .cluster

@@ -1,0 +1,288 @@
+//! A fleet whose agent is killed over and over, whose requests fail, and whose API server ends, while somebody else
+//! changes each object at the same time. Afterwards all is as it is where nobody disturbed the agent. Prints how long it
+//! took.
+
+use crate::stage::{BESIDE, DEADLINE, PARALLEL, Stage, on_stage};
+use crate::together::SELF_MANAGED;
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::{Value, json};
+use std::fmt::Debug;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use transom_e2e::agent::{Agent, has_ended};
+use transom_support::numbers::Numbers;
+use transom_test_cluster::{Fault, Line, Mark, Proxy, wait};
+
+/// What differs from object to object without meaning anything.
+const OF_ONE: [&str; 6] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+];
+/// The start of what somebody else notes on each object meanwhile.
+pub(crate) const NOTE: &str = "example.com/beat";
+
+/// What the clusters of a fleet are, what happens to each while its agent is disturbed, and how each ends.
+pub(crate) trait Life {
+    /// How a cluster ends.
+    type End: Copy + Debug;
+    /// All ends; the clusters take turns.
+    const ENDS: [Self::End; 4];
+    /// Before a kill the agent makes fewer writes than so many for each cluster.
+    const WRITES: u64;
+
+    /// Puts the policies into a folder, and what they need onto the server.
+    async fn prepare(&self, stage: &Stage, folder: &Path) -> Result<()>;
+    /// Makes a cluster.
+    async fn begin(&self, stage: &Stage, name: &str) -> Result<()>;
+    /// Waits until an agent has done its first work for a cluster.
+    async fn settle(&self, stage: &Stage, name: &str) -> Result<()>;
+    /// What happens to a cluster meanwhile. Much of it fails: the cluster is gone, or on its way.
+    async fn disturb(&self, stage: &Stage, name: &str, number: u64) -> Result<()>;
+    /// Somebody else notes something on what the agent writes.
+    async fn note(&self, stage: &Stage, name: &str, note: Value) -> Result<()>;
+    /// Leads a cluster to its end, whatever it is now.
+    async fn finish(&self, stage: &Stage, name: &str, end: Self::End) -> Result<()>;
+    /// Waits until a cluster has come to its end.
+    async fn ended(&self, stage: &Stage, name: &str, end: Self::End) -> Result<()>;
+    /// All that there is about a cluster.
+    async fn state(&self, stage: &Stage, name: &str, end: Self::End) -> Result<Value>;
+}
+
+/// The clusters of one half, disturbed or not, by number.
+#[derive(Clone, Copy)]
+struct Half(&'static str, usize);
+
+impl Half {
+    fn name(self, index: usize) -> String {
+        format!("{}{}-{index}", crate::access::CLUSTERS, self.0)
+    }
+
+    /// Does something for each of them, several at a time.
+    async fn each(self, act: impl AsyncFn(usize) -> Result<()>) -> Result<()> {
+        let all = stream::iter(0..self.1).map(|index| act(index));
+        all.buffer_unordered(PARALLEL).try_collect().await
+    }
+}
+
+fn end<L: Life>(index: usize) -> L::End {
+    L::ENDS[index % L::ENDS.len()]
+}
+
+/// The state of a cluster, the same for two clusters of one end.
+async fn state<L: Life>(life: &L, stage: &Stage, name: &str, end: L::End) -> Result<Value> {
+    let state = life.state(stage, name, end).await?;
+    Ok(serde_json::from_str(
+        &state.to_string().replace(name, "NAME"),
+    )?)
+}
+
+/// An object without times and identifiers; the order of its conditions and finalizers means nothing.
+pub(crate) fn plain(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        OF_ONE.iter().for_each(|key| drop(metadata.remove(*key)));
+        let annotations = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut);
+        if let Some(annotations) = annotations {
+            annotations.retain(|key, _| !key.starts_with("transom.dev/") && !key.starts_with(NOTE));
+        }
+        metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
+    }
+    for pointer in ["/metadata/finalizers", "/status/conditions", "/spec/taints"] {
+        if let Some(list) = object.pointer_mut(pointer).and_then(Value::as_array_mut) {
+            for key in ["lastTransitionTime", "timeAdded"] {
+                list.iter_mut()
+                    .filter_map(Value::as_object_mut)
+                    .for_each(|one| drop(one.remove(key)));
+            }
+            list.sort_by_key(Value::to_string);
+        }
+    }
+    if let Some(spec) = object["spec"].as_object_mut() {
+        spec.remove("renewTime");
+    }
+    object
+}
+
+/// Leads both halves to their ends and compares them.
+async fn compare<L: Life>(life: &L, stage: &Stage, disturbed: Half) -> Result<()> {
+    let start = Instant::now();
+    let calm = Half("calm", L::ENDS.len());
+    calm.each(async |index| life.begin(stage, &calm.name(index)).await)
+        .await?;
+    for half in [disturbed, calm] {
+        half.each(async |index| {
+            let name = half.name(index);
+            let finished = life.finish(stage, &name, end::<L>(index)).await;
+            finished.with_context(|| format!("`{name}` cannot be finished"))
+        })
+        .await?;
+    }
+    for half in [calm, disturbed] {
+        half.each(async |index| {
+            let (name, end) = (half.name(index), end::<L>(index));
+            let ended = life.ended(stage, &name, end).await;
+            ended.with_context(|| format!("`{name}` does not come to its end, {end:?}"))
+        })
+        .await?;
+    }
+    disturbed
+        .each(async |index| {
+            let end = end::<L>(index);
+            let names = [disturbed.name(index), calm.name(index % calm.1)];
+            let mut both = [Value::Null, Value::Null];
+            let came = wait::until("the state of undisturbed clusters", DEADLINE, async || {
+                for (at, name) in names.iter().enumerate() {
+                    both[at] = state(life, stage, name, end).await?;
+                }
+                Ok((both[0] == both[1]).then_some(()))
+            });
+            came.await
+                .with_context(|| format!("{end:?}: {:#} instead of {:#}", both[0], both[1]))
+        })
+        .await?;
+    println!(
+        "all {} as if nothing had happened after {:.1} s",
+        disturbed.1,
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// A fleet under its policies; `test` disturbs this many clusters, and whoever starts after that finds nothing to do. Gives
+/// where the agent began.
+async fn on_fleet<L: Life>(
+    life: &L,
+    stage: &Stage,
+    clusters: usize,
+    test: impl AsyncFnOnce(&[&str], Half) -> Result<Agent>,
+) -> Result<Mark> {
+    let folder = stage.cluster.folder().join("policies-disturbed");
+    life.prepare(stage, &folder).await?;
+    let path = folder.to_str().context("the folder has another name")?;
+    stage.grant_exactly(&["--policies", path]).await?;
+    let words = [&["--policies", path][..], &SELF_MANAGED].concat();
+    let began = stage.mark()?;
+    let half = Half("rough", clusters);
+    half.each(async |index| life.begin(stage, &half.name(index)).await)
+        .await?;
+    let agent = test(&words, half).await?;
+    compare(life, stage, half)
+        .await
+        .with_context(|| agent.tail())?;
+    agent.stop()?;
+    let mark = stage.mark()?;
+    let agent = stage.start_at_real_time(&words)?;
+    agent.wait_for_first_pass()?;
+    agent.stop()?;
+    let writes = stage.changing(mark).await?;
+    ensure!(writes.is_empty(), "{writes:#?}");
+    Ok(began)
+}
+
+/// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do. Gives
+/// whether it is at work.
+async fn until_written(stage: &Stage, agent: &Agent, since: Mark, writes: usize) -> Result<bool> {
+    let is_counted = |line: &Line| {
+        line.user == stage.agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
+    };
+    wait::until("the moment of a kill", DEADLINE, async || {
+        ensure!(!has_ended(agent.id()), "it ended: {}", agent.tail());
+        let lines = stage.cluster.audit().since(since)?;
+        let at_work = lines.iter().filter(|line| is_counted(line)).count() >= writes;
+        Ok((at_work || agent.has_nothing_to_do()).then_some(at_work))
+    })
+    .await
+}
+
+/// Kills the agent over and over while something happens to each cluster: each time after so many writes, by chance.
+pub(crate) fn killed<L: Life>(life: &L, kills: usize, clusters: usize) -> Result<()> {
+    on_stage(async |stage| {
+        let mark = on_fleet(life, stage, clusters, async |words, half| {
+            let agent = stage.start_at_real_time(words)?;
+            let settled = half.each(async |index| life.settle(stage, &half.name(index)).await);
+            settled.await.with_context(|| agent.tail())?;
+            agent.kill()?;
+            let (mut numbers, mut at_work, start) = (Numbers::new(13, 0), 0, Instant::now());
+            for _ in 0..kills {
+                let mark = stage.mark()?;
+                let agent = stage.start_at_real_time(words)?;
+                let acts: Vec<u64> = (0..half.1).map(|_| numbers.take()).collect();
+                let disturbed = half.each(async |index| {
+                    // What cannot happen to it now does not happen.
+                    drop(life.disturb(stage, &half.name(index), acts[index]).await);
+                    Ok(())
+                });
+                let writes = (numbers.take() % (L::WRITES * half.1 as u64)) as usize;
+                let written = until_written(stage, &agent, mark, writes);
+                let ((), works) = futures::try_join!(disturbed, written)?;
+                agent.kill()?;
+                at_work += usize::from(works);
+            }
+            let each = start.elapsed().as_secs_f64() / kills as f64;
+            println!("{kills} kills, one in {each:.1} s, {at_work} of them at work");
+            ensure!(2 * at_work > kills, "hardly any kill met an agent at work");
+            stage.start_at_real_time(words)
+        })
+        .await?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+/// Lets requests fail in each way, kills the API server, and writes each cluster at the same time as the agent.
+pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
+    on_stage(async |stage| {
+        let proxy = Proxy::start(&stage.cluster).await?;
+        on_fleet(life, stage, 8, async |words, half| {
+            let mut command = stage.command_at_real_time(&stage.agent, &proxy.server(), words)?;
+            let agent = stage.start_command(&mut command)?;
+            agent.wait_for_first_pass()?;
+            let mut numbers = Numbers::new(17, 0);
+            let faults = [
+                Fault::Code(429, Some(1)),
+                Fault::Code(500, None),
+                Fault::Code(503, None),
+                Fault::NoJson,
+                Fault::Half,
+            ];
+            for fault in faults {
+                proxy.fail(Some(fault));
+                for index in 0..half.1 {
+                    drop(life.disturb(stage, &half.name(index), numbers.take()).await);
+                }
+                proxy.cut();
+                let met = proxy.met();
+                wait::until("requests that meet the fault", DEADLINE, async || {
+                    Ok((proxy.met() >= met + 3).then_some(()))
+                })
+                .await?;
+                proxy.fail(None);
+            }
+            // The server is killed while the agent works; at its start it denies what it will allow. And somebody else writes the clusters that it writes.
+            for index in 0..half.1 {
+                drop(life.disturb(stage, &half.name(index), numbers.take()).await);
+            }
+            stage.cluster.restart_apiserver().await?;
+            proxy.answer_writes_late(Some(Duration::from_millis(200)));
+            for beat in 0..20 {
+                half.each(async |index| {
+                    let name = half.name(index);
+                    drop(life.disturb(stage, &name, beat * index as u64).await);
+                    let note = json!({"metadata": {"annotations": {NOTE: beat.to_string()}}});
+                    drop(life.note(stage, &name, note).await);
+                    Ok(())
+                })
+                .await?;
+            }
+            proxy.answer_writes_late(None);
+            Ok(agent)
+        })
+        .await
+        .map(drop)
+    })
+}

@@ -1,0 +1,281 @@
+//! Faults under the policies of a hosting cluster, while its HostedClusters come, are rotated, detached and go: each is
+//! imported, has its kubeconfig and its copies on the hub, and leaves the hub before it goes.
+
+use crate::copying::{HUB, hosted};
+use crate::disturbed::{Life, killed, plain};
+use crate::importing::IMPORTED;
+use crate::objects::{CLUSTERS as HOSTED_IN, home};
+use crate::stage::{HOSTED, KLUSTERLET, MANAGED, SECRET, SERVICE, Stage};
+use crate::together::put_all;
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use transom_e2e::size::Size;
+
+/// The policies of a hosting cluster.
+const POLICIES: [&str; 4] = [
+    "auto-import",
+    "detach",
+    "external-managed-kubeconfig",
+    "hub-copies",
+];
+/// The secrets of a HostedCluster, by the ends of their names, and the key of each.
+const SECRETS: [(&str, &str); 2] = [
+    ("admin-kubeconfig", "kubeconfig"),
+    ("kubeadmin-password", "password"),
+];
+/// What the operator of a Klusterlet holds it with; without the operator it stays for ever.
+const OPERATOR: &str = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
+/// A label of a HostedCluster that its ManagedCluster gets.
+const TIER: &str = "example.com/tier";
+
+/// HostedClusters, and what is made of them on the hub.
+struct Hosting;
+
+/// What becomes of a HostedCluster in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Imported,
+    Rotated,
+    /// A person took its ManagedCluster away.
+    Detached,
+    Gone,
+}
+
+/// A HostedCluster that is available, with all that it needs; it may be there already.
+async fn put(stage: &Stage, name: &str) -> Result<()> {
+    let there = stage.get(HOSTED, Some(HOSTED_IN), name).await?;
+    if there.is_some() {
+        return Ok(());
+    }
+    // Nothing collects here what an earlier one of that name left.
+    for (end, _) in SECRETS {
+        let secret = format!("{name}-{end}");
+        stage.delete(SECRET, Some(HOSTED_IN), &secret).await?;
+    }
+    let namespace = format!("{HOSTED_IN}-{name}");
+    stage
+        .delete(SERVICE, Some(&namespace), "kube-apiserver")
+        .await?;
+    hosted(stage, name).await.map(drop)
+}
+
+/// Whether all is there that a HostedCluster needs: whoever makes one may be interrupted, too.
+async fn is_whole(stage: &Stage, name: &str) -> Result<bool> {
+    let hosted = stage.get(HOSTED, Some(HOSTED_IN), name).await?;
+    let is_told = |hosted: &Value| !hosted["status"]["conditions"].is_null();
+    let mut whole = hosted.as_ref().is_some_and(is_told);
+    for (end, _) in SECRETS {
+        let secret = format!("{name}-{end}");
+        let there = stage.get(SECRET, Some(HOSTED_IN), &secret).await?;
+        whole &= there.is_some();
+    }
+    let namespace = format!("{HOSTED_IN}-{name}");
+    let service = stage.get(SERVICE, Some(&namespace), "kube-apiserver");
+    Ok(whole & service.await?.is_some())
+}
+
+/// Gives its source other credentials.
+async fn rotate(stage: &Stage, name: &str) -> Result<()> {
+    let source = format!("{name}-admin-kubeconfig");
+    let place = (Some(HOSTED_IN), &*source);
+    let mut secret = stage.objects().get(SECRET, place).await?;
+    stage.guard.plant_source(&mut secret)?;
+    let body = json!({"data": secret["data"]});
+    stage.patch(SECRET, place.0, place.1, body).await
+}
+
+/// Deletes it while its Klusterlet is stuck.
+async fn remove(stage: &Stage, name: &str) -> Result<()> {
+    let klusterlet = home(name);
+    let body = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "spec": {},
+        "metadata": {"name": klusterlet, "finalizers": [OPERATOR]}});
+    let there = stage.get(KLUSTERLET, None, &klusterlet).await?;
+    if there.is_none() {
+        stage.objects().create(body).await?;
+    }
+    stage.delete(KLUSTERLET, None, &klusterlet).await?;
+    stage.delete(HOSTED, Some(HOSTED_IN), name).await
+}
+
+/// Changes its label, or what is noted about its import.
+async fn describe(stage: &Stage, name: &str, what: &str, key: &str, value: Value) -> Result<()> {
+    let body = json!({"metadata": {what: {key: value}}});
+    stage.patch(HOSTED, Some(HOSTED_IN), name, body).await
+}
+
+/// A Secret without its credentials: whether they are those of its source.
+async fn secret(stage: &Stage, source: &str, copy: &str, key: &str) -> Result<Value> {
+    let objects = stage.objects();
+    let source = objects.get(SECRET, (Some(HOSTED_IN), source)).await?;
+    let mut copy = objects.get(SECRET, (Some(HUB), copy)).await?;
+    if copy.is_null() {
+        return Ok(Value::Null);
+    }
+    copy["data"] = json!(copy["data"] == json!({key: source["data"][key]}));
+    Ok(plain(copy))
+}
+
+/// Both copies of a HostedCluster's secrets.
+async fn copies(stage: &Stage, name: &str) -> Result<[Value; 2]> {
+    let [kubeconfig, password] = SECRETS.map(|(end, key)| (format!("{name}-{end}"), key));
+    Ok([
+        secret(stage, &kubeconfig.0, &kubeconfig.0, kubeconfig.1).await?,
+        secret(stage, &password.0, &password.0, password.1).await?,
+    ])
+}
+
+/// Waits until both copies are those of the sources, or are gone.
+async fn wait_for_copies(stage: &Stage, name: &str, are_there: bool) -> Result<()> {
+    let what = format!("the copies of {name}");
+    transom_test_cluster::wait::until(&what, crate::stage::DEADLINE, async || {
+        let copies = copies(stage, name).await?;
+        let is_right = |copy: &Value| match are_there {
+            true => copy["data"] == json!(true),
+            false => copy.is_null(),
+        };
+        Ok(copies.iter().all(is_right).then_some(()))
+    })
+    .await
+}
+
+/// Waits for all that is made of a HostedCluster.
+async fn wait_for_all(stage: &Stage, name: &str) -> Result<()> {
+    let objects = stage.objects();
+    let is_noted = |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == name;
+    let place = (Some(HOSTED_IN), name);
+    objects.wait_for(HOSTED, place, is_noted).await?;
+    objects
+        .wait_for(MANAGED, (None, name), Value::is_object)
+        .await?;
+    wait_for_copies(stage, name, true).await?;
+    stage.wait_for_right(name, 6443).await
+}
+
+impl Life for Hosting {
+    type End = End;
+
+    const ENDS: [End; 4] = [End::Imported, End::Rotated, End::Detached, End::Gone];
+    const WRITES: u64 = 1;
+
+    async fn prepare(&self, stage: &Stage, folder: &Path) -> Result<()> {
+        stage.objects().namespace(HUB).await?;
+        for name in put_all(folder, None)? {
+            if !POLICIES.contains(&&*name) {
+                fs::remove_dir_all(folder.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin(&self, stage: &Stage, name: &str) -> Result<()> {
+        stage.objects().namespace(&home(name)).await?;
+        put(stage, name).await
+    }
+
+    async fn settle(&self, stage: &Stage, name: &str) -> Result<()> {
+        wait_for_all(stage, name).await
+    }
+
+    async fn disturb(&self, stage: &Stage, name: &str, number: u64) -> Result<()> {
+        match number % 8 {
+            0 | 1 => put(stage, name).await,
+            2 => rotate(stage, name).await,
+            3 => remove(stage, name).await,
+            4 => stage.delete(MANAGED, None, name).await,
+            5 => {
+                let copy = format!("{name}-kubeadmin-password");
+                stage.delete(SECRET, Some(HUB), &copy).await?;
+                let made = "external-managed-kubeconfig";
+                stage.delete(SECRET, Some(&home(name)), made).await
+            }
+            6 => describe(stage, name, "labels", TIER, json!(number.to_string())).await,
+            _ => describe(stage, name, "annotations", IMPORTED, Value::Null).await,
+        }
+    }
+
+    async fn note(&self, stage: &Stage, name: &str, note: Value) -> Result<()> {
+        stage
+            .patch(HOSTED, Some(HOSTED_IN), name, note.clone())
+            .await?;
+        stage.patch(MANAGED, None, name, note).await
+    }
+
+    /// First all are imported.
+    async fn finish(&self, stage: &Stage, name: &str, end: End) -> Result<()> {
+        let objects = stage.objects();
+        let place = (Some(HOSTED_IN), name);
+        // Without its note nobody knows whose Klusterlet it is: a person frees it, as the reason says.
+        let klusterlet = home(name);
+        if stage.get(KLUSTERLET, None, &klusterlet).await?.is_some() {
+            let free = json!({"metadata": {"finalizers": null}});
+            stage.patch(KLUSTERLET, None, &klusterlet, free).await?;
+        }
+        let stays = |hosted: &Value| hosted["metadata"]["deletionTimestamp"].is_null();
+        objects.wait_for(HOSTED, place, stays).await?;
+        if !is_whole(stage, name).await? {
+            stage.delete(HOSTED, Some(HOSTED_IN), name).await?;
+            objects.wait_for(HOSTED, place, Value::is_null).await?;
+        }
+        put(stage, name).await?;
+        describe(stage, name, "annotations", IMPORTED, Value::Null).await?;
+        describe(stage, name, "labels", TIER, json!("gold")).await?;
+        let is_gold = |cluster: &Value| cluster["metadata"]["labels"][TIER] == "gold";
+        objects.wait_for(MANAGED, (None, name), is_gold).await?;
+        wait_for_all(stage, name).await?;
+        match end {
+            End::Imported => Ok(()),
+            End::Rotated => rotate(stage, name).await,
+            End::Detached => stage.delete(MANAGED, None, name).await,
+            End::Gone => remove(stage, name).await,
+        }
+    }
+
+    async fn ended(&self, stage: &Stage, name: &str, end: End) -> Result<()> {
+        let objects = stage.objects();
+        match end {
+            End::Imported | End::Rotated => wait_for_all(stage, name).await,
+            End::Detached => {
+                let gone = objects.wait_for(MANAGED, (None, name), Value::is_null);
+                gone.await.map(drop)
+            }
+            End::Gone => {
+                let klusterlet = home(name);
+                let hosted = (HOSTED, (Some(HOSTED_IN), name));
+                let klusterlet = (KLUSTERLET, (None, &*klusterlet));
+                for (kind, place) in [hosted, (MANAGED, (None, name)), klusterlet] {
+                    let gone = objects.wait_for(kind, place, Value::is_null).await;
+                    gone.with_context(|| format!("a {} stays", kind.1))?;
+                }
+                wait_for_copies(stage, name, false).await
+            }
+        }
+    }
+
+    async fn state(&self, stage: &Stage, name: &str, _: End) -> Result<Value> {
+        let objects = stage.objects();
+        let hosted = objects.get(HOSTED, (Some(HOSTED_IN), name)).await?;
+        let managed = objects.get(MANAGED, (None, name)).await?;
+        let copies = copies(stage, name).await?;
+        let source = format!("{name}-admin-kubeconfig");
+        let source = stage.secret(HOSTED_IN, &source).await?;
+        let made = stage.made(name).await?.map(|made| {
+            let is_right = source.is_some_and(|source| made.carries(&source));
+            json!({"server": made.server, "component": made.component, "right": is_right})
+        });
+        Ok(json!([plain(hosted), plain(managed), copies, made]))
+    }
+}
+
+#[test]
+fn an_agent_of_hosted_clusters_killed_at_any_moment_leaves_consistent_state() -> Result<()> {
+    killed(&Hosting, 12, 8)
+}
+
+#[test]
+#[ignore = "takes minutes: cargo xtask soak hosting_faults"]
+fn soak() -> Result<()> {
+    let size = Size::given(100, 40)?;
+    killed(&Hosting, size.rounds, size.clusters)
+}
