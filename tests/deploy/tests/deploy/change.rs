@@ -83,7 +83,11 @@ fn create(cluster: &Cluster, object: &str) -> Result<()> {
 }
 
 /// Waits until this is true of the status of a policy.
-async fn wait_for(cluster: &Cluster, policy: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
+pub(crate) async fn wait_for(
+    cluster: &Cluster,
+    policy: &str,
+    is: impl Fn(&Value) -> bool,
+) -> Result<()> {
     let words = ["get", "fleetpolicies.transom.dev", policy, "--output=json"];
     let mut last = Value::Null;
     let waited = wait::until("a status of the policy", DEADLINE, async || {

@@ -8,6 +8,7 @@ mod chart;
 mod components;
 mod deployed;
 mod finalizers;
+mod limits;
 mod monitoring;
 mod own_guest;
 mod pages;
