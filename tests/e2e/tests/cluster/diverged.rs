@@ -97,7 +97,12 @@ fn the_leader_after_one_that_was_killed_writes_what_was_planned_or_takes_the_rev
         stage.level(CLUSTERS.len()).await?;
         let agent = stage.lead_with_components()?;
         stage.wait_for_tainted(CLUSTERS.len()).await?;
-        let first = stage.status_of_taints().await?["revision"]["decide"].take();
+        // The status may come after the writes that it is about.
+        let told = wait::until("the revision in the status", DEADLINE, async || {
+            let decide = stage.status_of_taints().await?["revision"]["decide"].take();
+            Ok(Some(decide).filter(Value::is_string))
+        });
+        let first = told.await?;
         stage.swap_suspended().await?;
         agent.kill()?;
         ensure!(stage.forge().await? == CLUSTERS.len());
