@@ -13,7 +13,7 @@ const NAMESPACE: &str = "clusters";
 /// Files that are uploaded concurrently.
 const PARALLEL: usize = 16;
 /// What the server sets in the metadata of an object.
-const SET_BY_SERVER: [&str; 5] = [
+pub const SET_BY_SERVER: [&str; 5] = [
     "uid",
     "resourceVersion",
     "generation",

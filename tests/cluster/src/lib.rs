@@ -25,7 +25,7 @@ pub use certificates::{Pair, User};
 pub use clock::Clock;
 pub use cluster::{Cluster, Options, Shared};
 pub use crds::{LOOSE, available_crds};
-pub use fleet::Installed;
+pub use fleet::{Installed, SET_BY_SERVER};
 pub use hostile::{Answer, Hostile};
 pub use metrics::{Metrics, Requests};
 pub use objects::Objects;

@@ -5,6 +5,7 @@ use crate::applied::{install_chart, with_fleet};
 use crate::change::wait_for;
 use crate::deployed::{DEADLINE, Deployed};
 use anyhow::{Context as _, Result};
+use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 use transom_e2e::program;
 use transom_support::fleet::Fleet;
@@ -36,8 +37,8 @@ async fn tainted(cluster: &Cluster, number: usize) -> Result<()> {
     let api = cluster.objects().api(MANAGED.0, MANAGED.1, None).await?;
     let mut last = 0;
     let came = wait::until("the taints", DEADLINE, async || {
-        let all = api.list(&kube::api::ListParams::default()).await?;
-        let is_tainted = |one: &&kube::api::DynamicObject| one.data.to_string().contains(TAINT);
+        let all = api.list(&ListParams::default()).await?;
+        let is_tainted = |one: &&DynamicObject| one.data.to_string().contains(TAINT);
         last = all.items.iter().filter(is_tainted).count();
         Ok((last == number).then_some(()))
     });

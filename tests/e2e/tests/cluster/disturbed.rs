@@ -2,7 +2,7 @@
 //! changes each object at the same time. Afterwards all is as it is where nobody disturbed the agent. Prints how long it
 //! took.
 
-use crate::stage::{BESIDE, DEADLINE, PARALLEL, Stage, on_stage};
+use crate::stage::{BESIDE, DEADLINE, MANAGED, PARALLEL, Stage, on_stage};
 use crate::together::SELF_MANAGED;
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -12,19 +12,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use transom_e2e::agent::{Agent, has_ended};
 use transom_support::numbers::Numbers;
-use transom_test_cluster::{Fault, Line, Mark, Proxy, wait};
+use transom_test_cluster::{Fault, Line, Mark, Proxy, SET_BY_SERVER, wait};
 
-/// What differs from object to object without meaning anything.
-const OF_ONE: [&str; 6] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "managedFields",
-    "selfLink",
-];
 /// The start of what somebody else notes on each object meanwhile.
-pub(crate) const NOTE: &str = "example.com/beat";
+const NOTE: &str = "example.com/beat";
 
 /// What the clusters of a fleet are, what happens to each while its agent is disturbed, and how each ends.
 pub(crate) trait Life {
@@ -43,8 +34,6 @@ pub(crate) trait Life {
     async fn settle(&self, stage: &Stage, name: &str) -> Result<()>;
     /// What happens to a cluster meanwhile. Much of it fails: the cluster is gone, or on its way.
     async fn disturb(&self, stage: &Stage, name: &str, number: u64) -> Result<()>;
-    /// Somebody else notes something on what the agent writes.
-    async fn note(&self, stage: &Stage, name: &str, note: Value) -> Result<()>;
     /// Leads a cluster to its end, whatever it is now.
     async fn finish(&self, stage: &Stage, name: &str, end: Self::End) -> Result<()>;
     /// Waits until a cluster has come to its end.
@@ -84,7 +73,10 @@ async fn state<L: Life>(life: &L, stage: &Stage, name: &str, end: L::End) -> Res
 /// An object without times and identifiers; the order of its conditions and finalizers means nothing.
 pub(crate) fn plain(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        OF_ONE.iter().for_each(|key| drop(metadata.remove(*key)));
+        // These differ from object to object without meaning anything.
+        SET_BY_SERVER
+            .iter()
+            .for_each(|key| drop(metadata.remove(*key)));
         let annotations = metadata
             .get_mut("annotations")
             .and_then(Value::as_object_mut);
@@ -274,7 +266,7 @@ pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
                     let name = half.name(index);
                     drop(life.disturb(stage, &name, beat * index as u64).await);
                     let note = json!({"metadata": {"annotations": {NOTE: beat.to_string()}}});
-                    drop(life.note(stage, &name, note).await);
+                    drop(stage.patch(MANAGED, None, &name, note).await);
                     Ok(())
                 })
                 .await?;

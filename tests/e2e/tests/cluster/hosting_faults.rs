@@ -4,14 +4,16 @@
 use crate::copying::{HUB, hosted};
 use crate::disturbed::{Life, killed, plain};
 use crate::importing::IMPORTED;
-use crate::objects::{CLUSTERS as HOSTED_IN, home};
-use crate::stage::{HOSTED, KLUSTERLET, MANAGED, SECRET, SERVICE, Stage};
+use crate::leaving::{OPERATOR, hold};
+use crate::objects::{CLUSTERS as HOSTED_IN, OUTPUT, home};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, SECRET, SERVICE, Stage};
 use crate::together::put_all;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_e2e::size::Size;
+use transom_test_cluster::wait;
 
 /// The policies of a hosting cluster.
 const POLICIES: [&str; 4] = [
@@ -25,8 +27,6 @@ const SECRETS: [(&str, &str); 2] = [
     ("admin-kubeconfig", "kubeconfig"),
     ("kubeadmin-password", "password"),
 ];
-/// What the operator of a Klusterlet holds it with; without the operator it stays for ever.
-const OPERATOR: &str = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
 /// A label of a HostedCluster that its ManagedCluster gets.
 const TIER: &str = "example.com/tier";
 
@@ -43,6 +43,18 @@ enum End {
     Gone,
 }
 
+/// What a HostedCluster needs, by kind, namespace and name.
+fn sources(name: &str) -> [((&'static str, &'static str), String, String); 3] {
+    let [kubeconfig, password] =
+        SECRETS.map(|(end, _)| (SECRET, HOSTED_IN.to_owned(), format!("{name}-{end}")));
+    let service = "kube-apiserver".to_owned();
+    [
+        kubeconfig,
+        password,
+        (SERVICE, format!("{HOSTED_IN}-{name}"), service),
+    ]
+}
+
 /// A HostedCluster that is available, with all that it needs; it may be there already.
 async fn put(stage: &Stage, name: &str) -> Result<()> {
     let there = stage.get(HOSTED, Some(HOSTED_IN), name).await?;
@@ -50,14 +62,9 @@ async fn put(stage: &Stage, name: &str) -> Result<()> {
         return Ok(());
     }
     // Nothing collects here what an earlier one of that name left.
-    for (end, _) in SECRETS {
-        let secret = format!("{name}-{end}");
-        stage.delete(SECRET, Some(HOSTED_IN), &secret).await?;
+    for (kind, namespace, name) in sources(name) {
+        stage.delete(kind, Some(&namespace), &name).await?;
     }
-    let namespace = format!("{HOSTED_IN}-{name}");
-    stage
-        .delete(SERVICE, Some(&namespace), "kube-apiserver")
-        .await?;
     hosted(stage, name).await.map(drop)
 }
 
@@ -66,14 +73,10 @@ async fn is_whole(stage: &Stage, name: &str) -> Result<bool> {
     let hosted = stage.get(HOSTED, Some(HOSTED_IN), name).await?;
     let is_told = |hosted: &Value| !hosted["status"]["conditions"].is_null();
     let mut whole = hosted.as_ref().is_some_and(is_told);
-    for (end, _) in SECRETS {
-        let secret = format!("{name}-{end}");
-        let there = stage.get(SECRET, Some(HOSTED_IN), &secret).await?;
-        whole &= there.is_some();
+    for (kind, namespace, name) in sources(name) {
+        whole &= stage.get(kind, Some(&namespace), &name).await?.is_some();
     }
-    let namespace = format!("{HOSTED_IN}-{name}");
-    let service = stage.get(SERVICE, Some(&namespace), "kube-apiserver");
-    Ok(whole & service.await?.is_some())
+    Ok(whole)
 }
 
 /// Gives its source other credentials.
@@ -105,11 +108,11 @@ async fn describe(stage: &Stage, name: &str, what: &str, key: &str, value: Value
     stage.patch(HOSTED, Some(HOSTED_IN), name, body).await
 }
 
-/// A Secret without its credentials: whether they are those of its source.
-async fn secret(stage: &Stage, source: &str, copy: &str, key: &str) -> Result<Value> {
-    let objects = stage.objects();
-    let source = objects.get(SECRET, (Some(HOSTED_IN), source)).await?;
-    let mut copy = objects.get(SECRET, (Some(HUB), copy)).await?;
+/// The copy of a secret without its credentials: whether they are those of its source.
+async fn copy(stage: &Stage, name: &str, (end, key): (&str, &str)) -> Result<Value> {
+    let (objects, secret) = (stage.objects(), format!("{name}-{end}"));
+    let source = objects.get(SECRET, (Some(HOSTED_IN), &secret)).await?;
+    let mut copy = objects.get(SECRET, (Some(HUB), &secret)).await?;
     if copy.is_null() {
         return Ok(Value::Null);
     }
@@ -119,17 +122,17 @@ async fn secret(stage: &Stage, source: &str, copy: &str, key: &str) -> Result<Va
 
 /// Both copies of a HostedCluster's secrets.
 async fn copies(stage: &Stage, name: &str) -> Result<[Value; 2]> {
-    let [kubeconfig, password] = SECRETS.map(|(end, key)| (format!("{name}-{end}"), key));
+    let [kubeconfig, password] = SECRETS;
     Ok([
-        secret(stage, &kubeconfig.0, &kubeconfig.0, kubeconfig.1).await?,
-        secret(stage, &password.0, &password.0, password.1).await?,
+        copy(stage, name, kubeconfig).await?,
+        copy(stage, name, password).await?,
     ])
 }
 
 /// Waits until both copies are those of the sources, or are gone.
 async fn wait_for_copies(stage: &Stage, name: &str, are_there: bool) -> Result<()> {
     let what = format!("the copies of {name}");
-    transom_test_cluster::wait::until(&what, crate::stage::DEADLINE, async || {
+    wait::until(&what, DEADLINE, async || {
         let copies = copies(stage, name).await?;
         let is_right = |copy: &Value| match are_there {
             true => copy["data"] == json!(true),
@@ -187,19 +190,11 @@ impl Life for Hosting {
             5 => {
                 let copy = format!("{name}-kubeadmin-password");
                 stage.delete(SECRET, Some(HUB), &copy).await?;
-                let made = "external-managed-kubeconfig";
-                stage.delete(SECRET, Some(&home(name)), made).await
+                stage.delete(SECRET, Some(&home(name)), OUTPUT).await
             }
             6 => describe(stage, name, "labels", TIER, json!(number.to_string())).await,
             _ => describe(stage, name, "annotations", IMPORTED, Value::Null).await,
         }
-    }
-
-    async fn note(&self, stage: &Stage, name: &str, note: Value) -> Result<()> {
-        stage
-            .patch(HOSTED, Some(HOSTED_IN), name, note.clone())
-            .await?;
-        stage.patch(MANAGED, None, name, note).await
     }
 
     /// First all are imported.
@@ -209,8 +204,7 @@ impl Life for Hosting {
         // Without its note nobody knows whose Klusterlet it is: a person frees it, as the reason says.
         let klusterlet = home(name);
         if stage.get(KLUSTERLET, None, &klusterlet).await?.is_some() {
-            let free = json!({"metadata": {"finalizers": null}});
-            stage.patch(KLUSTERLET, None, &klusterlet, free).await?;
+            hold(stage, KLUSTERLET, (None, &klusterlet), &Value::Null).await?;
         }
         let stays = |hosted: &Value| hosted["metadata"]["deletionTimestamp"].is_null();
         objects.wait_for(HOSTED, place, stays).await?;

@@ -109,10 +109,6 @@ impl Life for Registered {
         }
     }
 
-    async fn note(&self, stage: &Stage, name: &str, note: Value) -> Result<()> {
-        stage.patch(MANAGED, None, name, note).await
-    }
-
     /// First all are accepted.
     async fn finish(&self, stage: &Stage, name: &str, end: End) -> Result<()> {
         let objects = stage.objects();

@@ -29,6 +29,8 @@ const BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 /// What others hold objects with.
 const HOLD: &str = "example.com/hold";
 /// The Klusterlet that does not go.
+/// What the operator of a Klusterlet holds it with; without the operator it stays for ever.
+pub(crate) const OPERATOR: &str = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
 pub(crate) const STUCK: &str = "klusterlet-import-leaving";
 
 /// Whether an object is being deleted.
@@ -43,7 +45,8 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     names.collect()
 }
 
-async fn hold(
+/// Lets others hold an object by these finalizers; null lets it go.
+pub(crate) async fn hold(
     stage: &Stage,
     kind: (&str, &str),
     place: (Option<&str>, &str),
@@ -523,9 +526,8 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
             .await?;
         // The hub holds the ManagedCluster until it has cleaned up, and the operator the Klusterlet.
         hold(stage, MANAGED, cluster, &json!([HOLD])).await?;
-        let operator = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": STUCK,
-            "finalizers": [operator, HOLD]}, "spec": {}});
+            "finalizers": [OPERATOR, HOLD]}, "spec": {}});
         stage.objects().create(klusterlet).await?;
         stage.delete(HOSTED, Some(HOSTED_IN), name).await?;
         stage.objects().wait_for(MANAGED, cluster, goes).await?;

@@ -13,22 +13,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use transom_e2e::program;
 use transom_e2e::secret::Secret;
-use transom_test_cluster::wait;
+use transom_test_cluster::{SET_BY_SERVER, wait};
 
 /// The namespace of the HostedClusters of the cases.
 pub(crate) const CLUSTERS: &str = "clusters";
 /// The name of the managed Secret of a HostedCluster.
 pub(crate) const OUTPUT: &str = "external-managed-kubeconfig";
-/// What the server sets in the metadata of an object.
-pub(crate) const SET_BY_SERVER: [&str; 6] = [
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "managedFields",
-    "deletionTimestamp",
-];
-
 /// A HostedCluster, as a log names it.
 pub(crate) fn primary(name: &str) -> String {
     format!("HostedCluster {CLUSTERS}/{name}")
@@ -172,6 +162,7 @@ fn sent(object: &Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         SET_BY_SERVER
             .iter()
+            .chain(&["deletionTimestamp"])
             .for_each(|key| drop(metadata.remove(*key)));
     }
     match kind(&object).1 {

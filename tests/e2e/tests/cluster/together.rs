@@ -5,7 +5,7 @@
 use crate::access::{CLUSTERS, PREFIX};
 use crate::copying::{HUB, hosted};
 use crate::inputs::{REQUEST, reconciles_of};
-use crate::leaving::goes;
+use crate::leaving::{OPERATOR, goes};
 use crate::objects::{CLUSTERS as HOSTED_IN, home};
 use crate::spoke::{
     AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, JOINERS, SET_CRDS, Spoke, controllers, is_tainted, says,
@@ -472,9 +472,8 @@ fn a_hosted_cluster_comes_and_goes_under_all_policies_with_the_real_agent() -> R
         };
         story.is_imported().await.with_context(|| transom.tail())?;
         // The operator holds the Klusterlet, and will not come to release it.
-        let operator = "operator.open-cluster-management.io/klusterlet-hosted-cleanup";
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "spec": {},
-            "metadata": {"name": home(&story.name), "finalizers": [operator]}});
+            "metadata": {"name": home(&story.name), "finalizers": [OPERATOR]}});
         stage.objects().create(klusterlet).await?;
         let spoke = Spoke::start(stage, &story.name).await?;
         let agent = spoke.agent("registration-1.log")?;

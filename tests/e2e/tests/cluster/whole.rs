@@ -3,9 +3,7 @@
 
 use crate::case::{BY_ITSELF, Row, resource};
 use crate::inputs::{ASKS, REQUEST};
-use crate::objects::{
-    Identifiers, SET_BY_SERVER, conditions, identified, kind, merge_patch, named, parse, place,
-};
+use crate::objects::{Identifiers, conditions, identified, kind, merge_patch, named, parse, place};
 use crate::stage::{CRDS, NAMESPACE, Stage};
 use anyhow::{Context as _, Result};
 use kube::api::{DynamicObject, PostParams};
@@ -15,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use transom_e2e::agent::Told;
 use transom_e2e::program;
-use transom_test_cluster::available_crds;
+use transom_test_cluster::{SET_BY_SERVER, available_crds};
 
 /// The answer to an access review, as cases give it; on a server it follows from roles.
 pub(crate) const REVIEW: (&str, &str) = ("authorization.k8s.io/v1", "SubjectAccessReview");
@@ -259,7 +257,8 @@ impl Stage {
 fn said(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        for key in SET_BY_SERVER.iter().chain(&["deletionGracePeriodSeconds"]) {
+        let of_deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+        for key in SET_BY_SERVER.iter().chain(&of_deletion) {
             metadata.remove(*key);
         }
         if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {

@@ -260,6 +260,18 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
     }
 }
 
+/// Keeps with the pending revision what its trial planned.
+fn tried(swap: &mut Swap, expected: Expected) -> Expecting {
+    let expecting = Expecting {
+        expected,
+        probation: Probation::new(1_000, 0, RollbackSpec::default()),
+    };
+    let plan = FleetPlan::of(&policy(), [], Listed::default());
+    let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
+    passed.record = passed.record.clone().with(&plan, &expecting);
+    expecting
+}
+
 #[tokio::test]
 async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_window() {
     let (_folder, cluster) = place();
@@ -272,13 +284,7 @@ async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_
         asked: 1,
         planned: 2,
     };
-    let expecting = Expecting {
-        expected: Expected::of(1_000, [mark].into_iter()),
-        probation: Probation::new(1_000, 0, RollbackSpec::default()),
-    };
-    let plan = FleetPlan::of(&policy(), [], Listed::default());
-    let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
-    passed.record = passed.record.clone().with(&plan, &expecting);
+    let expecting = tried(&mut swap, Expected::of(1_000, [mark].into_iter()));
     let note = take_note(&mut swap);
     // The leader ends once that is kept, and before the swap.
     let kept = keeper::keep(swap.loads.components().clone(), note, false).await;
@@ -317,13 +323,7 @@ async fn what_fails_between_a_swap_and_the_first_look_counts_against_the_new_rev
     let before = works(&swap);
     swap.exchange(written("b")).await;
     let id = pass(&mut swap);
-    let expecting = Expecting {
-        expected: Expected::default(),
-        probation: Probation::new(1_000, 0, RollbackSpec::default()),
-    };
-    let plan = FleetPlan::of(&policy(), [], Listed::default());
-    let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
-    passed.record = passed.record.clone().with(&plan, &expecting);
+    tried(&mut swap, Expected::default());
     let note = take_note(&mut swap);
     keep(&mut swap, note).await;
     assert_eq!(works(&swap), Some(id));
