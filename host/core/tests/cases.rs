@@ -260,7 +260,7 @@ fn secrets() {
             contention::whole(existing.as_ref()),
             contention::whole(None),
         );
-        contentions.of(&wanting.key.policy, &target("demo"), |contention| {
+        contentions.of_whole(wanting.key, &target("demo"), |contention| {
             contention
                 .permit(&target("demo"), nothing, nothing, NOW)
                 .unwrap();

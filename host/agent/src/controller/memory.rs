@@ -104,7 +104,7 @@ impl Memory {
     /// Records that an object is gone.
     pub(crate) fn gone(&mut self, object: &ObjectRef) {
         if let Some(owner) = self.outputs.owner(object) {
-            self.contentions.forget_form(&owner.policy, object);
+            self.contentions.forget_form(owner, object);
         }
         self.outputs.gone(object);
     }

@@ -311,10 +311,30 @@ mod tests {
     }
 
     #[test]
+    fn a_primary_that_is_made_anew_starts_from_nothing() {
+        let (one, other) = (key("one"), key("other"));
+        let contentions = Contentions::default();
+        // Each time the agent made the object, and finds that it was removed.
+        let remade = |key: &Key| {
+            contentions.of_whole(key, &target("demo"), |contention| {
+                contention.written();
+                let (before, after) = (fingerprint(None), fingerprint(Some("ours")));
+                contention.permit(&target("demo"), before, after, 0).is_ok()
+            })
+        };
+        for primary in [&one, &other] {
+            let made = (0..10).take_while(|_| remade(primary)).count();
+            assert_eq!(made, 3);
+        }
+        contentions.remove(&one);
+        assert!(remade(&one) && !remade(&other));
+    }
+
+    #[test]
     fn forgets_fields_that_nobody_else_changed_when_there_are_many() {
         let mut contentions = Counted::default();
         for at in 0..10_000 {
-            let contention = contentions.of_fields(&key("one"), &target(&at.to_string()));
+            let contention = contentions.fields.of(&key("one"), &target(&at.to_string()));
             let permitted = contention.permit(&target("x"), said(&[]), said(&[("a", "b")]), 0);
             assert!(permitted.is_ok());
             contention.written();
@@ -325,14 +345,13 @@ mod tests {
     #[test]
     fn forgets_writes_that_never_succeed_when_there_are_many_and_they_are_quiet() {
         let mut contentions = Counted::default();
-        let policy = "external".into();
         for at in 0..10_000_u32 {
             // Of each object one write is tried, and fails.
             let (object, now) = (target(&at.to_string()), i64::from(at));
             let (before, after) = (said(&[]), said(&[("a", "b")]));
-            let fields = contentions.of_fields(&key("one"), &object);
+            let fields = contentions.fields.of(&key("one"), &object);
             assert!(fields.permit(&object, before, after, now).is_ok());
-            let whole = contentions.of(&policy, &object);
+            let whole = contentions.whole.of(&key("one"), &object);
             let (before, after) = (fingerprint(None), fingerprint(Some("ours")));
             assert!(whole.permit(&object, before, after, now).is_ok());
         }
@@ -343,15 +362,19 @@ mod tests {
     #[test]
     fn what_is_contended_stays_so_although_many_others_are_written() {
         let mut contentions = Counted::default();
-        let (policy, contended) = ("external".into(), target("contended"));
+        let (key, contended) = (key("one"), target("contended"));
         for at in 0..4 {
-            planned(contentions.of(&policy, &contended), Some("x"), at);
-            planned(contentions.of(&policy, &contended), Some("y"), at);
+            planned(contentions.whole.of(&key, &contended), Some("x"), at);
+            planned(contentions.whole.of(&key, &contended), Some("y"), at);
         }
         for at in 0..10_000 {
-            planned(contentions.of(&policy, &target(&at.to_string())), None, 500);
+            planned(
+                contentions.whole.of(&key, &target(&at.to_string())),
+                None,
+                500,
+            );
         }
-        assert!(planned(contentions.of(&policy, &contended), Some("x"), 590).is_some());
+        assert!(planned(contentions.whole.of(&key, &contended), Some("x"), 590).is_some());
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn own(
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
     let (before, after) = (contention::whole(Some(existing)), contention::whole(None));
-    contentions.of(&wanting.key.policy, object, |contention| {
+    contentions.of_whole(wanting.key, object, |contention| {
         contention.permit(object, before, after, wanting.now_seconds)
     })?;
     Ok(Some(delete(existing)))

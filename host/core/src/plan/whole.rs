@@ -33,7 +33,7 @@ pub(super) fn plan(
     };
     let existing = claimed.existing.as_deref();
     let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
-    let forms = contentions.form(&wanting.key.policy, target);
+    let forms = contentions.form(wanting.key, target);
     let wanted = wanted.kept_as(&forms).bearing(rule, existing);
     if rule.creates_only() && existing.is_some() {
         // Made once; whoever made it, it belongs to others.
@@ -63,7 +63,7 @@ pub(super) fn plan(
         Step::Patch { .. } | Step::Delete { .. } => None,
     };
     let (before, after) = (contention::whole(existing), contention::whole(desired));
-    contentions.of(&wanting.key.policy, target, |contention| {
+    contentions.of_whole(wanting.key, target, |contention| {
         contention.permit(target, before, after, wanting.now_seconds)
     })?;
     Ok(Some(step))

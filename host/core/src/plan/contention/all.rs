@@ -1,12 +1,12 @@
-//! The contention of every object that is written: by object for what a policy makes, by primary and object for fields.
+//! The contention of every object that is written, by policy, primary and object.
 
 use super::{Contention, Said, WINDOW_SECONDS, whole};
 use crate::plan::Step;
 use crate::plan::kept::{Forms, Kept};
 use crate::reference::ObjectRef;
 use crate::work::Key;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The contention of every object that is written. Each look at it locks it for a moment, so that primaries can be planned
 /// side by side.
@@ -15,12 +15,17 @@ pub struct Contentions(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 pub(super) struct Counted {
-    /// Of objects that a policy makes.
-    pub(super) whole: HashMap<(Arc<str>, ObjectRef), Contention>,
+    /// Of objects that a policy makes for a primary.
+    pub(super) whole: Table,
     /// Of objects of which fields were written. Several primaries may own fields of one object, so each has its own.
-    pub(super) fields: BTreeMap<(Key, ObjectRef), Contention>,
-    sweep_whole_at: usize,
-    sweep_fields_at: usize,
+    pub(super) fields: Table,
+}
+
+/// By primary and policy, and object. What was counted ends with the primary: one that is made anew starts from nothing.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    all: BTreeMap<(Key, ObjectRef), Contention>,
+    sweep_at: usize,
 }
 
 /// Objects of which nothing recent is known are dropped when there are more than this, and then whenever their number has doubled.
@@ -38,47 +43,75 @@ fn last<'a>(all: impl Iterator<Item = &'a Contention>) -> i64 {
     all.map(|one| one.at).max().unwrap_or_default()
 }
 
-impl Counted {
-    /// The contention of an object that a policy makes.
-    pub(super) fn of(&mut self, policy: &Arc<str>, object: &ObjectRef) -> &mut Contention {
-        if self.whole.len() >= self.sweep_whole_at.max(SWEPT_FROM) {
-            let last = last(self.whole.values());
-            self.whole.retain(|_, one| counts(one, last));
-            self.sweep_whole_at = self.whole.len().saturating_mul(2);
-        }
-        self.whole
-            .entry((Arc::clone(policy), object.clone()))
-            .or_default()
-    }
-
-    /// The contention of an object of which fields are written for a primary under a policy.
-    pub(super) fn of_fields(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
-        if self.fields.len() >= self.sweep_fields_at.max(SWEPT_FROM) {
-            let last = last(self.fields.values());
-            self.fields.retain(|_, one| counts(one, last));
-            self.sweep_fields_at = self.fields.len().saturating_mul(2);
+impl Table {
+    /// The contention of an object.
+    pub(super) fn of(&mut self, key: &Key, object: &ObjectRef) -> &mut Contention {
+        if self.all.len() >= self.sweep_at.max(SWEPT_FROM) {
+            let last = last(self.all.values());
+            self.all.retain(|_, one| counts(one, last));
+            self.sweep_at = self.all.len().saturating_mul(2);
         }
         let written = (key.clone(), object.clone());
-        self.fields.entry(written).or_default()
+        self.all.entry(written).or_default()
     }
 
+    /// The same, unless nothing is known of it.
+    fn known(&mut self, key: &Key, object: &ObjectRef) -> Option<&mut Contention> {
+        self.all.get_mut(&(key.clone(), object.clone()))
+    }
+
+    /// In which form the server keeps an object.
+    fn form(&self, key: &Key, object: &ObjectRef) -> Forms {
+        let contention = self.all.get(&(key.clone(), object.clone()));
+        contention.map(|one| one.forms.clone()).unwrap_or_default()
+    }
+
+    /// The objects of a primary.
+    fn of_key(&mut self, key: &Key) -> impl Iterator<Item = (&ObjectRef, &mut Contention)> {
+        let first = (key.clone(), ObjectRef::default());
+        let from = self.all.range_mut(first..);
+        let of_key = from.take_while(move |((of, _), _)| of == key);
+        of_key.map(|((_, object), contention)| (object, contention))
+    }
+
+    fn forget(&mut self, key: &Key, object: &ObjectRef) {
+        self.all.remove(&(key.clone(), object.clone()));
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let of_key = self.of_key(key).map(|(object, _)| object.clone());
+        for object in of_key.collect::<Vec<_>>() {
+            self.forget(key, &object);
+        }
+    }
+
+    fn remove_policy(&mut self, policy: &str) {
+        self.all.retain(|(key, _), _| *key.policy != *policy);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+}
+
+impl Counted {
     fn wrote(&mut self, key: &Key, step: &Step, kept: &Kept) {
-        let written = || (Arc::clone(&key.policy), step.target().clone());
+        let target = step.target();
         let contention = match step {
             // It says nothing about the fields that are contended.
             step if step.is_of_finalizers() => None,
             Step::Delete { .. } => {
                 let removal = Some(Said::from(whole(None)));
-                let written = written();
-                let planned = self.whole.get(&written).map(|one| &one.planned);
-                if planned.is_none_or(|planned| *planned != removal) {
+                let known = self.whole.known(key, target);
+                if known.is_none_or(|known| known.planned != removal) {
                     // Pruned: nothing was counted for that.
-                    self.whole.remove(&written);
+                    self.whole.forget(key, target);
                 }
-                self.whole.get_mut(&written)
+                self.whole.known(key, target)
             }
-            Step::Patch { reference, .. } => self.fields.get_mut(&(key.clone(), reference.clone())),
-            Step::Create { .. } | Step::Update { .. } => self.whole.get_mut(&written()),
+            Step::Patch { .. } => self.fields.known(key, target),
+            Step::Create { .. } | Step::Update { .. } => self.whole.known(key, target),
         };
         if let Some(contention) = contention {
             if matches!(step, Step::Create { .. } | Step::Delete { .. }) {
@@ -95,14 +128,14 @@ impl Contentions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the contention of an object that a policy makes.
-    pub fn of<T>(
+    /// Looks at the contention of an object that a policy makes for a primary.
+    pub fn of_whole<T>(
         &self,
-        policy: &Arc<str>,
+        key: &Key,
         object: &ObjectRef,
         look: impl FnOnce(&mut Contention) -> T,
     ) -> T {
-        look(self.counted().of(policy, object))
+        look(self.counted().whole.of(key, object))
     }
 
     /// Looks at the contention of an object of which fields are written for a primary under a policy.
@@ -112,7 +145,7 @@ impl Contentions {
         object: &ObjectRef,
         look: impl FnOnce(&mut Contention) -> T,
     ) -> T {
-        look(self.counted().of_fields(key, object))
+        look(self.counted().fields.of(key, object))
     }
 
     /// Takes in which fields of an object are as a primary's policy wants them now, whoever wrote that.
@@ -123,8 +156,7 @@ impl Contentions {
         before: &Said,
         after: &Said,
     ) {
-        let place = (key.clone(), object.clone());
-        if let Some(contention) = self.counted().fields.get_mut(&place) {
+        if let Some(contention) = self.counted().fields.known(key, object) {
             contention.agree(before, after);
         }
     }
@@ -135,27 +167,19 @@ impl Contentions {
         key: &Key,
         mut look: impl FnMut(&ObjectRef, &mut Contention),
     ) {
-        let first = (key.clone(), ObjectRef::default());
         let mut counted = self.counted();
-        let from = counted.fields.range_mut(first..);
-        let of_key = from.take_while(|((of, _), _)| of == key);
-        of_key.for_each(|((_, object), contention)| look(object, contention));
+        let of_key = counted.fields.of_key(key);
+        of_key.for_each(|(object, contention)| look(object, contention));
     }
 
-    /// What the server made of an object that a policy made.
-    pub(in crate::plan) fn form(&self, policy: &Arc<str>, object: &ObjectRef) -> Forms {
-        let place = (Arc::clone(policy), object.clone());
-        let counted = self.counted();
-        let contention = counted.whole.get(&place);
-        contention.map(|one| one.forms.clone()).unwrap_or_default()
+    /// What the server made of an object that a policy made for a primary.
+    pub(in crate::plan) fn form(&self, key: &Key, object: &ObjectRef) -> Forms {
+        self.counted().whole.form(key, object)
     }
 
     /// What the server made of fields that were written for a primary.
     pub(in crate::plan) fn forms(&self, key: &Key, object: &ObjectRef) -> Forms {
-        let place = (key.clone(), object.clone());
-        let counted = self.counted();
-        let contention = counted.fields.get(&place);
-        contention.map(|one| one.forms.clone()).unwrap_or_default()
+        self.counted().fields.form(key, object)
     }
 
     /// Records a successful step for a primary under a policy, and what the server made of it.
@@ -163,35 +187,29 @@ impl Contentions {
         self.counted().wrote(key, step, kept);
     }
 
-    /// Forgets in which form an object was kept that a policy made and that is not there any more.
-    pub fn forget_form(&self, policy: &Arc<str>, object: &ObjectRef) {
-        let place = (Arc::clone(policy), object.clone());
-        if let Some(contention) = self.counted().whole.get_mut(&place) {
+    /// Forgets in which form an object was kept that a policy made for a primary and that is not there any more.
+    pub fn forget_form(&self, key: &Key, object: &ObjectRef) {
+        if let Some(contention) = self.counted().whole.known(key, object) {
             contention.forms = Forms::default();
         }
     }
 
     /// Forgets an object that is not there any more, of which fields were written.
     pub fn gone(&self, key: &Key, object: &ObjectRef) {
-        let place = (key.clone(), object.clone());
-        self.counted().fields.remove(&place);
+        self.counted().fields.forget(key, object);
     }
 
-    /// Forgets what was counted for a primary of which fields, and of other objects, were written.
+    /// Forgets what was counted for a primary that is gone.
     pub fn remove(&self, key: &Key) {
-        let first = (key.clone(), ObjectRef::default());
-        let fields = &mut self.counted().fields;
-        let of_key = fields.range(first..).map(|(written, _)| written);
-        let of_key = of_key.take_while(|(of, _)| of == key);
-        for written in of_key.cloned().collect::<Vec<_>>() {
-            fields.remove(&written);
-        }
+        let mut counted = self.counted();
+        counted.whole.remove(key);
+        counted.fields.remove(key);
     }
 
     /// Forgets a policy.
     pub fn remove_policy(&self, policy: &str) {
         let mut counted = self.counted();
-        counted.whole.retain(|(of, _), _| **of != *policy);
-        counted.fields.retain(|(key, _), _| *key.policy != *policy);
+        counted.whole.remove_policy(policy);
+        counted.fields.remove_policy(policy);
     }
 }

@@ -86,7 +86,7 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
     assert_eq!(waits.unwrap().reason, KnownReason::Contended.into());
     // What is pruned was no fight.
     let pruned = Contentions::default();
-    pruned.of(&policy.name, &there.reference, |_| {});
+    pruned.of_whole(&key, &there.reference, |_| {});
     let delete = Step::Delete {
         reference: there.reference.clone(),
         version: String::new(),
@@ -95,7 +95,7 @@ fn a_removal_stops_when_another_makes_the_object_again_and_again() {
     };
     pruned.wrote(&key, &delete, &Kept::default());
     let is_new = |contention: &mut Contention| *contention == Contention::default();
-    assert!(pruned.of(&policy.name, &there.reference, is_new));
+    assert!(pruned.of_whole(&key, &there.reference, is_new));
 }
 
 #[test]
