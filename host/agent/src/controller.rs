@@ -43,6 +43,7 @@ use queue::Request;
 use statuses::Statuses;
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
@@ -118,6 +119,8 @@ pub(crate) struct Controller {
     trial: Option<Overlay>,
     /// The trials that are told what changes.
     rehearsals: Rehearsals,
+    /// How often something became readable.
+    readable: AtomicU64,
 }
 
 impl Controller {
@@ -144,6 +147,7 @@ impl Controller {
             ends: false,
             trial: None,
             rehearsals: Rehearsals::default(),
+            readable: AtomicU64::default(),
         }
     }
 
@@ -211,6 +215,8 @@ struct Admitted {
     timed: bool,
     /// Whether a resync is due, perhaps with others: what no watch has confirmed is requested again.
     resyncs: bool,
+    /// How often something had become readable before it.
+    readable: u64,
 }
 
 impl Controller {

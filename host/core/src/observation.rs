@@ -17,6 +17,9 @@ pub enum Observation {
     Unreadable(Unreadable),
     /// This place is readable again, or gone.
     Readable(String),
+    /// What is known of this place can be read, although it still counts as unreadable: it answered, and failed again too
+    /// often to be relied on.
+    Answered(String),
 }
 
 /// Something that cannot be read.

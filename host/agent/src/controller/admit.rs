@@ -7,6 +7,7 @@ use crate::controller::{Admitted, Controller};
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transom_core::contract::{Change, Verdict};
 use transom_core::failure::Failure;
@@ -20,6 +21,7 @@ impl Controller {
     /// reconciled without asking.
     pub(super) async fn admit(&self, queue: &Workqueue, request: Request) -> Option<Admitted> {
         let loaded = queue.loaded();
+        let readable = self.readable.load(Ordering::SeqCst);
         let key = Key {
             policy: Arc::clone(&queue.policy),
             primary: Arc::clone(&request.primary),
@@ -50,6 +52,7 @@ impl Controller {
             since,
             timed,
             resyncs,
+            readable,
         })
     }
 

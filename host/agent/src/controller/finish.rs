@@ -9,6 +9,7 @@ use crate::policies::load::Loaded;
 use crate::telemetry::{self, First};
 use std::collections::btree_map::Entry;
 use std::hash::BuildHasher as _;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transom_api::{KnownReason, State};
 use transom_core::failure::{Class, Failure};
@@ -72,6 +73,11 @@ impl Controller {
             self.remember(admitted, touched, &report);
             self.schedule_next(queue, admitted, &report);
             self.publish(work, &uid, &report);
+            // It may have become readable before this had a result by which it would have been tried again.
+            let unread = report.end == End::Ended(Class::Unreachable);
+            if unread && self.readable.load(Ordering::SeqCst) != admitted.readable {
+                queue.push(&key.primary, Queued::Reconcile(Cause::Retry), None);
+            }
         });
         if !there {
             self.forget(&queue.policy);

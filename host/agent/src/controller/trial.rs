@@ -22,6 +22,7 @@ pub(super) use rehearsals::Rehearsals;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use transom_api::KnownReason;
@@ -188,6 +189,7 @@ impl Controller {
             ends: true,
             trial: Some(Overlay::default()),
             rehearsals: Rehearsals::default(),
+            readable: AtomicU64::default(),
         }
     }
 

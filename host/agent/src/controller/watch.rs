@@ -8,6 +8,7 @@ use super::workqueue::Workqueue;
 use crate::telemetry;
 use futures::StreamExt as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 use transom_cluster::{Cluster, Patience};
 use transom_core::failure::Class;
@@ -64,7 +65,8 @@ impl Controller {
     /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is readable
     /// again at about the same time: what that calls for is done once for all of them.
     pub(crate) fn observe_all(&self, observations: Vec<Observation>) {
-        let readable = |one: &Observation| matches!(one, Observation::Readable(_));
+        let readable =
+            |one: &Observation| matches!(one, Observation::Readable(_) | Observation::Answered(_));
         if observations.iter().any(readable) {
             self.look_anew();
             // New primaries are expected before one of them is reconciled.
@@ -82,7 +84,7 @@ impl Controller {
                 self.memory.lock().gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), Observed::Gone);
             }
-            Observation::Synced => {}
+            Observation::Synced | Observation::Answered(_) => {}
             Observation::Unreadable(unreadable) => {
                 let Unreadable {
                     place,
@@ -164,11 +166,18 @@ impl Controller {
     /// Enqueues every primary whose reconcile failed because something could not be read, not be confirmed as gone, or
     /// not be written to a server that did not answer.
     fn retry_unread(&self) {
+        // Before the results are looked at: a reconcile that has read and has no result yet looks at this after it.
+        self.readable.fetch_add(1, Ordering::SeqCst);
         let unread = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
         let keys: Vec<Key> = {
-            let memory = self.memory.lock();
-            let unread = memory.results.iter().filter(|(_, last)| unread(last));
-            unread.map(|(key, _)| key.clone()).collect()
+            let memory = &mut *self.memory.lock();
+            let unread = memory.results.iter_mut().filter(|(_, last)| unread(last));
+            // Tried before its time: it counts for the back-off as the attempt that it repeats.
+            let again = unread.map(|(key, last)| {
+                last.failures = last.failures.saturating_sub(1);
+                key.clone()
+            });
+            again.collect()
         };
         for key in keys {
             self.queues.push(&key, Queued::Reconcile(Cause::Retry));

@@ -359,6 +359,7 @@ mod tests {
             }
             Topic::Fault(reference) => format!("!{}", reference.name),
             Topic::Watch(_) => "watch".to_owned(),
+            Topic::Answer(_) => "answer".to_owned(),
         };
         news.iter().map(one).collect::<Vec<_>>().join(" ")
     }

@@ -203,6 +203,7 @@ impl Shared {
                 Some(unreadable) => Observation::Unreadable(unreadable),
                 None => Observation::Readable(reference.to_string()),
             }),
+            Topic::Answer(scope) => Some(Observation::Answered(self.cache().place(scope))),
             Topic::Watch(scope) => {
                 let cache = self.cache();
                 Some(match cache.unreadable_watch(scope) {
@@ -223,6 +224,8 @@ pub(super) enum Topic {
     Fault(Arc<ObjectRef>),
     /// A watch can be followed, or cannot.
     Watch(Arc<Scope>),
+    /// A watch that is in doubt answered.
+    Answer(Arc<Scope>),
 }
 
 /// A notification.

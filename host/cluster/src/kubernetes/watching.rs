@@ -216,13 +216,18 @@ fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<News
 }
 
 /// The API server answered to a watch. That ends its failure, unless its streams open and then fail: they would clear the
-/// report with every attempt.
+/// report with every attempt. What failed to read it meanwhile is told also then: it may take minutes to be sure of a stream.
 fn answered(watched: &mut Watched) -> Vec<News> {
-    if watched.in_doubt {
-        (watched.last_word, watched.answered) = (Instant::now(), true);
-        return Vec::new();
+    if !watched.in_doubt {
+        return cleared(watched);
     }
-    cleared(watched)
+    watched.last_word = Instant::now();
+    let is_new = !std::mem::replace(&mut watched.answered, true);
+    let news = is_new.then(|| News {
+        topic: Topic::Answer(Arc::clone(&watched.scope)),
+        gone: false,
+    });
+    news.into_iter().collect()
 }
 
 /// Marks a watch as healthy; returns news if it had failed.

@@ -71,6 +71,7 @@ impl Watched {
                 format!("{} {}", unreadable.reason.as_str(), unreadable.place)
             }
             Observation::Readable(place) => format!("readable {place}"),
+            Observation::Answered(place) => format!("answered {place}"),
         }
     }
 

@@ -391,7 +391,10 @@ fn a_moved_tag_is_an_event_and_a_condition_of_its_policy() -> Result<()> {
         });
         let event = event.await?;
         let note = event["note"].as_str().context("an Event without a note")?;
-        ensure!(note.contains(&pulled) && note.contains(&moved), "{event}");
+        ensure!(
+            note.contains(&pulled) && note.contains(&moved),
+            "pulled {pulled}, moved to {moved}: {event}"
+        );
         let regarding = &event["regarding"];
         ensure!(
             regarding["kind"] == "FleetPolicy" && regarding["name"] == NAME,

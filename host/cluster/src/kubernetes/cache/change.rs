@@ -45,7 +45,7 @@ impl Cache {
             Topic::Object(object) | Topic::Fault(object) => {
                 self.about(object).any(|watched| watched.synced)
             }
-            Topic::Watch(_) => true,
+            Topic::Watch(_) | Topic::Answer(_) => true,
         };
         let (now, later): (Vec<_>, Vec<_>) = news.into_iter().partition(listed);
         if let Some(watched) = self.watch(number) {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tower::service_fn;
+use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
@@ -284,6 +285,30 @@ async fn a_quiet_watch_whose_idle_connection_is_always_cut_works() {
         // A read finds what was listed while a stream is open, also if the watch is in doubt.
         assert!(readable > 60, "{after} s: {readable} of 100 s");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_in_doubt_tells_each_time_that_it_can_be_read_again() {
+    let scene = Scene::new(|uri| match is_watch(uri) {
+        true => vec![end(0), (20, CUT.to_owned())],
+        false => vec![(0, page(""))],
+    });
+    let feed = scene.shared.listen();
+    let reference = ObjectRef::local("v1", "ConfigMap", Some("n"), "m");
+    let (mut was_readable, mut came_back, mut told) = (true, 0, 0);
+    for _ in 0..600 {
+        passes(1).await;
+        let readable = scene.shared.unlisted(&reference).is_none();
+        came_back += u32::from(readable && !was_readable);
+        was_readable = readable;
+        while let Some(news) = feed.pop() {
+            let observation = scene.shared.observation(&news);
+            told += u32::from(matches!(observation, Some(Observation::Answered(_))));
+        }
+    }
+    assert_eq!(scene.failure(), Some(KnownReason::ServerUnavailable));
+    // It may be away for less than a second, too.
+    assert!(came_back > 10 && told >= came_back, "{told} of {came_back}");
 }
 
 #[tokio::test(start_paused = true)]
