@@ -375,7 +375,10 @@ fn a_moved_tag_is_an_event_and_a_condition_of_its_policy() -> Result<()> {
         let (address, sources) = (registry.address(), format!("builtin,oci:{place}"));
         let words = ["--policy-objects", "--sources", &sources];
         let more = ["--registry-http", &address, "--tag-resync-seconds", "1"];
-        let agent = stage.start_agent(&[&words[..], &more].concat())?;
+        let mut command = stage.command(&[&words[..], &more].concat())?;
+        // The cache of a user may know this address from the registry of an earlier test.
+        command.env("XDG_CACHE_HOME", registry.folder().join("cache"));
+        let agent = stage.start_command(&mut command)?;
         stage.wait_for_component(&first).await?;
         let moved = registry.push("kubeconfig:v1", &second)?;
         let event = wait::until("the Event", DEADLINE, async || {

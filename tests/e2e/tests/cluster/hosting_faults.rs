@@ -239,8 +239,9 @@ impl Life for Hosting {
         let place = (Some(HOSTED_IN), name);
         // Without its note nobody knows whose Klusterlet it is: a person frees it, as the reason says.
         let klusterlet = home(name);
+        let freed = hold(stage, KLUSTERLET, (None, &klusterlet), &Value::Null).await;
         if stage.get(KLUSTERLET, None, &klusterlet).await?.is_some() {
-            hold(stage, KLUSTERLET, (None, &klusterlet), &Value::Null).await?;
+            freed?;
         }
         let stays = |hosted: &Value| hosted["metadata"]["deletionTimestamp"].is_null();
         objects.wait_for(HOSTED, place, stays).await?;

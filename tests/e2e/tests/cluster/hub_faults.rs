@@ -146,7 +146,13 @@ impl Life for Registered {
     async fn ended(&self, stage: &Stage, name: &str, end: End) -> Result<()> {
         let right = |cluster: &Value| is_at_end(cluster, end);
         let came = stage.objects().wait_for(MANAGED, (None, name), right);
-        came.await.map(drop)
+        came.await?;
+        if end == End::Accepted {
+            // What was decided before the agent saw that the cluster is reachable may have been written after the add-on said
+            // that it is well. An add-on says so again and again.
+            addon_is_well(stage, name).await?;
+        }
+        Ok(())
     }
 
     async fn state(&self, stage: &Stage, name: &str, _: End) -> Result<Value> {
