@@ -17,8 +17,8 @@ pub enum Observation {
     Unreadable(Unreadable),
     /// This place is readable again, or gone.
     Readable(String),
-    /// What is known of this place can be read, although it still counts as unreadable: it answered, and failed again too
-    /// often to be relied on.
+    /// What is known of this place can be read: it was listed for the first time, or it answered although it still counts as
+    /// unreadable, because it failed again too often to be relied on.
     Answered(String),
 }
 

@@ -14,8 +14,8 @@ use transom_api::{KnownReason, Reason, State};
 const SHORTEST_MS: u64 = 5_000;
 /// How often the back-off after a conflict doubles: up to four seconds.
 const CONFLICTS: u32 = 2;
-/// How often the back-off doubles for a namespace that is not there: up to half a minute, as no event tells when it
-/// appears.
+/// How often the back-off doubles for a namespace that is not there, and for what is being deleted: up to half a minute, as no
+/// event tells when it appears, or is gone.
 const NAMESPACES: u32 = 5;
 /// How soon an object that belongs to others is looked at again, in seconds: where only its name is watched, or nothing of
 /// it, no event tells when it goes or is given up.
@@ -276,7 +276,9 @@ fn told(outcome: &Outcome) -> String {
 fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
     let most = match end.reason {
-        Reason::Known(KnownReason::TargetNamespaceMissing) => NAMESPACES,
+        Reason::Known(KnownReason::TargetNamespaceMissing | KnownReason::InputTerminating) => {
+            NAMESPACES
+        }
         _ => u32::MAX,
     };
     let delay = match end.end {
@@ -290,7 +292,7 @@ fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
         ),
         // Of a namespace that goes, and of an object that no watch covers, no event tells when it is gone.
         End::Ended(Class::Waiting) if end.reason == KnownReason::InputTerminating.into() => {
-            Some(backoff::delay_ms(failures, seed))
+            Some(backoff::delay_ms(failures.min(most), seed))
         }
         End::InSync | End::Gone | End::Ended(_) => None,
     };
@@ -440,7 +442,7 @@ mod tests {
         let write = || Ok(success(&[Err(InputTerminating)]));
         for (result, failures) in [(write(), 0), (write(), 6), (failure(InputTerminating), 50)] {
             let report = report(result, failures);
-            let again = Some(backoff::delay_ms(failures, 7));
+            let again = Some(backoff::delay_ms(failures.min(NAMESPACES), 7));
             assert_eq!(
                 (report.state, report.again_after_ms),
                 (State::Waiting, again)

@@ -74,8 +74,9 @@ impl Controller {
             self.schedule_next(queue, admitted, &report);
             self.publish(work, &uid, &report);
             // It may have become readable before this had a result by which it would have been tried again.
-            let unread = report.end == End::Ended(Class::Unreachable);
-            if unread && self.readable.load(Ordering::SeqCst) != admitted.readable {
+            if LastResult::of(&report).awaits_server()
+                && self.readable.load(Ordering::SeqCst) != admitted.readable
+            {
                 queue.push(&key.primary, Queued::Reconcile(Cause::Retry), None);
             }
         });

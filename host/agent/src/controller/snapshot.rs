@@ -205,6 +205,7 @@ pub(crate) mod tests {
             reason: reason.into(),
             message: "m".to_owned(),
             failures: 0,
+            tried_early: false,
             since_seconds,
             seen_since_seconds: since_seconds,
             wrote: false,

@@ -2,7 +2,6 @@
 //! task of its own, so that one that is slow or does not answer holds up no other.
 
 use super::Controller;
-use super::memory::LastResult;
 use super::queue::Queued;
 use super::workqueue::Workqueue;
 use crate::telemetry;
@@ -11,12 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 use transom_cluster::{Cluster, Patience};
-use transom_core::failure::Class;
 use transom_core::inputs::seen::Observed;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
 use transom_core::reference::ObjectRef;
-use transom_core::report::End;
 use transom_core::signal::Signal;
 use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
@@ -163,18 +160,16 @@ impl Controller {
         self.memory.lock().sightings.look_anew(now_seconds);
     }
 
-    /// Enqueues every primary whose reconcile failed because something could not be read, not be confirmed as gone, or
-    /// not be written to a server that did not answer.
+    /// Enqueues every primary whose reconcile failed by what may be over now.
     fn retry_unread(&self) {
         // Before the results are looked at: a reconcile that has read and has no result yet looks at this after it.
         self.readable.fetch_add(1, Ordering::SeqCst);
-        let unread = |last: &LastResult| last.end == End::Ended(Class::Unreachable);
         let keys: Vec<Key> = {
             let memory = &mut *self.memory.lock();
-            let unread = memory.results.iter_mut().filter(|(_, last)| unread(last));
-            // Tried before its time: it counts for the back-off as the attempt that it repeats.
-            let again = unread.map(|(key, last)| {
-                last.failures = last.failures.saturating_sub(1);
+            let all = memory.results.iter_mut();
+            let awaiting = all.filter(|(_, last)| last.awaits_server());
+            let again = awaiting.map(|(key, last)| {
+                last.try_early();
                 key.clone()
             });
             again.collect()

@@ -224,7 +224,7 @@ pub(super) enum Topic {
     Fault(Arc<ObjectRef>),
     /// A watch can be followed, or cannot.
     Watch(Arc<Scope>),
-    /// A watch that is in doubt answered.
+    /// A watch was listed for the first time, or answered while it is in doubt.
     Answer(Arc<Scope>),
 }
 

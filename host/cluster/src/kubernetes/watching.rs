@@ -84,8 +84,14 @@ impl Shared {
     /// The list is complete, at a version.
     pub(super) fn listed(&self, number: u64, version: &str) {
         self.change(|cache| {
-            let mut news = cache.watch(number).map(answered).unwrap_or_default();
+            let watched = cache.watch(number);
+            let was_partial = watched.as_ref().is_some_and(|watched| !watched.synced);
+            let mut news = watched.map(answered).unwrap_or_default();
             news.extend(cache.listed(number, version));
+            // What read it meanwhile failed because the list was not complete.
+            if was_partial && news.iter().all(|one| matches!(one.topic, Topic::Object(_))) {
+                news.extend(cache.watch(number).map(|watched| answer(watched)));
+            }
             news
         });
         self.settled.notify_waiters();
@@ -223,11 +229,14 @@ fn answered(watched: &mut Watched) -> Vec<News> {
     }
     watched.last_word = Instant::now();
     let is_new = !std::mem::replace(&mut watched.answered, true);
-    let news = is_new.then(|| News {
+    is_new.then(|| answer(watched)).into_iter().collect()
+}
+
+fn answer(watched: &Watched) -> News {
+    News {
         topic: Topic::Answer(Arc::clone(&watched.scope)),
         gone: false,
-    });
-    news.into_iter().collect()
+    }
 }
 
 /// Marks a watch as healthy; returns news if it had failed.

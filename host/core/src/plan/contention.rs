@@ -311,6 +311,30 @@ mod tests {
     }
 
     #[test]
+    fn a_write_whose_answer_was_lost_is_no_change_by_others() {
+        let (key, target) = (key("one"), target("demo"));
+        let there = object(target.clone(), json!({"data": {"kubeconfig": "newer"}}));
+        for is_seen in [true, false] {
+            let contentions = Contentions::default();
+            let put = |before: Option<&str>, after: &str| {
+                contentions.of_whole(&key, &target, |contention| {
+                    let (before, after) = (fingerprint(before), fingerprint(Some(after)));
+                    contention.permit(&target, before, after, 0).unwrap();
+                    contention.changed_at.len()
+                })
+            };
+            assert_eq!(put(None, "ours"), 0);
+            contentions.of_whole(&key, &target, Contention::written);
+            // This one is in place, but nobody was told.
+            assert_eq!(put(Some("ours"), "newer"), 0);
+            if is_seen {
+                contentions.settle(&key, &target, Some(&there));
+            }
+            assert_eq!(put(Some("newer"), "newest"), usize::from(!is_seen));
+        }
+    }
+
+    #[test]
     fn a_primary_that_is_made_anew_starts_from_nothing() {
         let (one, other) = (key("one"), key("other"));
         let contentions = Contentions::default();

@@ -64,6 +64,7 @@ fn own(
     let (policy, object) = (wanting.policy, &claimed.object);
     let rule = policy.whole(object, &wanting.data)?;
     let Some(existing) = claimed.existing.as_deref() else {
+        contentions.settle(wanting.key, object, None);
         return Ok(None);
     };
     if policy.own.prune == PruneSpec::Never {

@@ -53,7 +53,10 @@ pub(super) fn plan(
             step
         }
     };
-    let Some(step) = step else { return Ok(None) };
+    let Some(step) = step else {
+        contentions.settle(wanting.key, target, existing);
+        return Ok(None);
+    };
     granted(rule, &step)?;
     if step.is_of_finalizers() {
         return Ok(Some(step));

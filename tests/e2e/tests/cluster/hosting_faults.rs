@@ -34,34 +34,34 @@ const TIER: &str = "example.com/tier";
 
 /// The finalizer of `detach`, which holds a HostedCluster as long as it has a ManagedCluster.
 const DETACH: &str = "transom.dev/detach";
-/// How often a person may undo what the agent did for a cluster, in each way: one more undoing ends each cluster, and after
-/// too many within minutes the agent lets go (`Contended`).
-const UNDONE: u32 = 2;
+/// How often a person may take away what the agent made for a cluster, in each way: the end of a cluster takes more away, and
+/// after three times within minutes the agent lets go (`Contended`).
+const TAKEN: u32 = 1;
 
 /// HostedClusters, and what is made of them on the hub.
 #[derive(Default)]
 struct Hosting {
-    /// How often a person undid what one agent did, by cluster and way; empty where the agent is killed again and again.
-    undone: Option<Mutex<BTreeMap<(String, u64), u32>>>,
+    /// How often a person took away what one agent made, by cluster and way; empty where the agent is killed again and again.
+    taken: Option<Mutex<BTreeMap<(String, u64), u32>>>,
 }
 
 impl Hosting {
-    /// Under one agent, which counts what others undo.
+    /// Under one agent, which counts what others take away.
     fn of_one_agent() -> Self {
         Self {
-            undone: Some(Mutex::default()),
+            taken: Some(Mutex::default()),
         }
     }
 
-    /// Whether a person may undo something once more.
-    fn may_undo(&self, name: &str, way: u64) -> bool {
-        let Some(undone) = &self.undone else {
+    /// Whether a person may take something away once more. Notes of an import are taken away only in the end.
+    fn may_take(&self, name: &str, way: u64) -> bool {
+        let Some(taken) = &self.taken else {
             return true;
         };
-        let mut undone = undone.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = undone.entry((name.to_owned(), way)).or_default();
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry((name.to_owned(), way)).or_default();
         *count += 1;
-        *count <= UNDONE
+        way != 7 && *count <= TAKEN
     }
 }
 
@@ -215,7 +215,7 @@ impl Life for Hosting {
 
     async fn disturb(&self, stage: &Stage, name: &str, number: u64) -> Result<()> {
         let way = number % 8;
-        if matches!(way, 4 | 5 | 7) && !self.may_undo(name, way) {
+        if matches!(way, 4 | 5 | 7) && !self.may_take(name, way) {
             return put(stage, name).await;
         }
         match way {
@@ -250,10 +250,19 @@ impl Life for Hosting {
             objects.wait_for(HOSTED, place, Value::is_null).await?;
         }
         put(stage, name).await?;
-        describe(stage, name, "annotations", IMPORTED, Value::Null).await?;
         describe(stage, name, "labels", TIER, json!("gold")).await?;
-        let is_gold = |cluster: &Value| cluster["metadata"]["labels"][TIER] == "gold";
-        objects.wait_for(MANAGED, (None, name), is_gold).await?;
+        wait::until("an import", DEADLINE, async || {
+            // In this order: the agent makes the cluster before it notes that.
+            let hosted = objects.get(HOSTED, place).await?;
+            let cluster = objects.get(MANAGED, (None, name)).await?;
+            let is_noted = !hosted["metadata"]["annotations"][IMPORTED].is_null();
+            if cluster.is_null() && is_noted {
+                // A person took it away. What the agent saw before may be noted once more.
+                describe(stage, name, "annotations", IMPORTED, Value::Null).await?;
+            }
+            Ok((cluster["metadata"]["labels"][TIER] == "gold").then_some(()))
+        })
+        .await?;
         wait_for_all(stage, name).await?;
         match end {
             End::Imported => Ok(()),

@@ -258,6 +258,7 @@ mod tests {
                         reason: KnownReason::InSync.into(),
                         message: String::new(),
                         failures: 0,
+                        tried_early: false,
                         since_seconds: 0,
                         seen_since_seconds: 0,
                         wrote: false,

@@ -1,6 +1,7 @@
 //! The contention of every object that is written, by policy, primary and object.
 
 use super::{Contention, Said, WINDOW_SECONDS, whole};
+use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::kept::{Forms, Kept};
 use crate::reference::ObjectRef;
@@ -57,11 +58,18 @@ impl Table {
 
     /// The same, unless nothing is known of it.
     fn known(&mut self, key: &Key, object: &ObjectRef) -> Option<&mut Contention> {
+        if self.all.is_empty() {
+            // As after a start where all is right: the key of a look-up is not made.
+            return None;
+        }
         self.all.get_mut(&(key.clone(), object.clone()))
     }
 
     /// In which form the server keeps an object.
     fn form(&self, key: &Key, object: &ObjectRef) -> Forms {
+        if self.all.is_empty() {
+            return Forms::default();
+        }
         let contention = self.all.get(&(key.clone(), object.clone()));
         contention.map(|one| one.forms.clone()).unwrap_or_default()
     }
@@ -170,6 +178,18 @@ impl Contentions {
         let mut counted = self.counted();
         let of_key = counted.fields.of_key(key);
         of_key.for_each(|(object, contention)| look(object, contention));
+    }
+
+    /// Takes in that an object is as a primary's policy wants it. A write whose answer was lost is in place, then, and not a
+    /// change by others.
+    pub(in crate::plan) fn settle(&self, key: &Key, object: &ObjectRef, there: Option<&Object>) {
+        let mut counted = self.counted();
+        let lost = counted.whole.known(key, object);
+        if let Some(lost) = lost.filter(|one| one.planned.is_some())
+            && lost.planned == Some(Said::from(whole(there)))
+        {
+            lost.written();
+        }
     }
 
     /// What the server made of an object that a policy made for a primary.
