@@ -175,10 +175,17 @@ async fn wait_for_copies(stage: &Stage, name: &str, are_there: bool) -> Result<(
     .await
 }
 
+/// Whether `detach` holds it.
+fn is_held(hosted: &Value) -> bool {
+    let held = hosted["metadata"]["finalizers"].as_array();
+    held.is_some_and(|held| held.iter().any(|one| one == DETACH))
+}
+
 /// Waits for all that is made of a HostedCluster.
 async fn wait_for_all(stage: &Stage, name: &str) -> Result<()> {
     let objects = stage.objects();
-    let is_noted = |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == name;
+    let is_noted =
+        |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == name && is_held(hosted);
     let place = (Some(HOSTED_IN), name);
     objects.wait_for(HOSTED, place, is_noted).await?;
     objects
@@ -279,12 +286,9 @@ impl Life for Hosting {
             End::Detached => {
                 let gone = objects.wait_for(MANAGED, (None, name), Value::is_null);
                 gone.await?;
-                let is_free = |hosted: &Value| {
-                    let held = hosted["metadata"]["finalizers"].as_array();
-                    held.is_none_or(|held| held.iter().all(|one| one != DETACH))
-                };
                 let place = (Some(HOSTED_IN), name);
-                objects.wait_for(HOSTED, place, is_free).await.map(drop)
+                let free = objects.wait_for(HOSTED, place, |hosted| !is_held(hosted));
+                free.await.map(drop)
             }
             End::Gone => {
                 let klusterlet = home(name);
