@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-/// How the host reacts. It acts by the class alone, never by a reason. A guest can cause only the first four, with
+/// How the host reacts. It acts by the class; where a few reasons need more than theirs, the code that acts names them. A guest can cause only the first four, with
 /// its own reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {

@@ -17,8 +17,7 @@ pub enum Observation {
     Unreadable(Unreadable),
     /// This place is readable again, or gone.
     Readable(String),
-    /// What is known of this place can be read: it was listed for the first time, or it answered although it still counts as
-    /// unreadable, because it failed again too often to be relied on.
+    /// This place can be read: its first list is complete, or it answered again while it still counts as unreadable.
     Answered(String),
 }
 

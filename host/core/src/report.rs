@@ -16,7 +16,7 @@ const SHORTEST_MS: u64 = 5_000;
 const CONFLICTS: u32 = 2;
 /// How often the back-off doubles for a namespace that is not there, and for what is being deleted: up to half a minute, as no
 /// event tells when it appears, or is gone.
-const NAMESPACES: u32 = 5;
+const UNTOLD: u32 = 5;
 /// How soon an object that belongs to others is looked at again, in seconds: where only its name is watched, or nothing of
 /// it, no event tells when it goes or is given up.
 const FOREIGN_SECONDS: u32 = 270;
@@ -88,6 +88,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether what failed may succeed once something of the server can be read again: the server did not answer, could not
+    /// say whether something is gone, or had just started and knew no roles, no webhook, or not every kind.
+    pub fn awaits_server(&self) -> bool {
+        use KnownReason::{AdmissionRefused, KindMissing, WriteFailed, WriteForbidden};
+        let is_refused = matches!(
+            self.reason,
+            Reason::Known(AdmissionRefused | KindMissing | WriteFailed | WriteForbidden)
+        );
+        is_refused || self.end == End::Ended(Class::Unreachable)
+    }
+
     /// Whether it is a conflict that was not retried yet: an ordinary event, settled at once.
     pub fn is_first_conflict(&self) -> bool {
         self.end == End::Ended(Class::Conflict) && self.failures <= 1
@@ -277,7 +288,7 @@ fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
     let Schedule { failures, seed, .. } = schedule;
     let most = match end.reason {
         Reason::Known(KnownReason::TargetNamespaceMissing | KnownReason::InputTerminating) => {
-            NAMESPACES
+            UNTOLD
         }
         _ => u32::MAX,
     };
@@ -437,12 +448,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_refuses_that_has_just_started_awaits_it_too() {
+        use KnownReason::{AdmissionRefused, KindMissing, QuotaExceeded, ServerUnavailable};
+        use KnownReason::{WriteFailed, WriteForbidden};
+        let refused = [AdmissionRefused, KindMissing, WriteFailed, WriteForbidden];
+        for reason in refused.into_iter().chain([ServerUnavailable]) {
+            assert!(report(failure(reason), 0).awaits_server(), "{reason:?}");
+        }
+        assert!(!report(failure(QuotaExceeded), 0).awaits_server());
+        assert!(!report(Ok(success(&[])), 0).awaits_server());
+    }
+
+    #[test]
     fn what_is_being_deleted_is_looked_at_again_with_back_off() {
         use KnownReason::InputTerminating;
         let write = || Ok(success(&[Err(InputTerminating)]));
         for (result, failures) in [(write(), 0), (write(), 6), (failure(InputTerminating), 50)] {
             let report = report(result, failures);
-            let again = Some(backoff::delay_ms(failures.min(NAMESPACES), 7));
+            let again = Some(backoff::delay_ms(failures.min(UNTOLD), 7));
             assert_eq!(
                 (report.state, report.again_after_ms),
                 (State::Waiting, again)

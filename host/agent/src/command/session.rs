@@ -59,7 +59,9 @@ impl Session {
     /// Follows what changed in the directory until nothing is left to do now.
     pub(crate) async fn follow(&mut self) {
         let observations = std::iter::from_fn(|| self.told.try_next()).collect();
-        self.controller.observe_all(observations);
+        if self.controller.observe_all(observations) {
+            self.controller.retry_awaiting(LOCAL);
+        }
         self.controller.idle().await;
     }
 

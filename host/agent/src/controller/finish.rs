@@ -73,16 +73,25 @@ impl Controller {
             self.remember(admitted, touched, &report);
             self.schedule_next(queue, admitted, &report);
             self.publish(work, &uid, &report);
-            // It may have become readable before this had a result by which it would have been tried again.
-            if LastResult::of(&report).awaits_server()
-                && self.readable.load(Ordering::SeqCst) != admitted.readable
-            {
-                queue.push(&key.primary, Queued::Reconcile(Cause::Retry), None);
-            }
+            self.retry_missed(queue, admitted, &report);
         });
         if !there {
             self.forget(&queue.policy);
         }
+    }
+
+    /// What this failed by may have become readable before it had a result by which it would have been tried again.
+    fn retry_missed(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
+        let key = &admitted.work.key;
+        let is_missed =
+            report.awaits_server() && self.readable.load(Ordering::SeqCst) != admitted.readable;
+        if !is_missed {
+            return;
+        }
+        if let Some(last) = self.memory.lock().results.get_mut(key) {
+            last.tried_early = true;
+        }
+        queue.push_again(&key.primary, Duration::ZERO, admitted.since);
     }
 
     /// Ends the claims of what the last answer for a key only removes.
@@ -95,7 +104,10 @@ impl Controller {
     pub(super) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
         let failures = {
             let memory = self.memory.lock();
-            memory.results.get(key).map_or(0, |last| last.failures)
+            let last = memory.results.get(key);
+            last.map_or(0, |last| {
+                last.failures.saturating_sub(u32::from(last.tried_early))
+            })
         };
         let now_seconds = self.clock.now_seconds();
         Schedule {

@@ -206,6 +206,7 @@ pub(crate) mod tests {
             message: "m".to_owned(),
             failures: 0,
             tried_early: false,
+            awaits_server: false,
             since_seconds,
             seen_since_seconds: since_seconds,
             wrote: false,

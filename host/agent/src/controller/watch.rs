@@ -6,9 +6,12 @@ use super::queue::Queued;
 use super::workqueue::Workqueue;
 use crate::telemetry;
 use futures::StreamExt as _;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use transom_cluster::{Cluster, Patience};
 use transom_core::inputs::seen::Observed;
 use transom_core::object::Object;
@@ -54,23 +57,26 @@ impl Controller {
                 self.enqueue_all(&queue, &Cause::Added);
             }
         }
-        self.retry_unread();
+        self.retry_awaiting(name);
         self.statuses.changed();
         self.connections.policies_came(name);
     }
 
     /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is readable
-    /// again at about the same time: what that calls for is done once for all of them.
-    pub(crate) fn observe_all(&self, observations: Vec<Observation>) {
-        let readable =
-            |one: &Observation| matches!(one, Observation::Readable(_) | Observation::Answered(_));
-        if observations.iter().any(readable) {
+    /// again at about the same time: what that calls for is done once for all of them. Gives whether what awaits the cluster
+    /// may go on.
+    pub(crate) fn observe_all(&self, observations: Vec<Observation>) -> bool {
+        let mut all = observations.iter();
+        let answers = all.any(|one| matches!(one, Observation::Answered(_)));
+        let mut all = observations.iter();
+        let is_readable = all.any(|one| matches!(one, Observation::Readable(_)));
+        if is_readable {
             self.look_anew();
             // New primaries are expected before one of them is reconciled.
             self.locate_new();
-            self.retry_unread();
         }
         observations.into_iter().for_each(|one| self.observe(one));
+        is_readable || answers
     }
 
     fn observe(&self, observation: Observation) {
@@ -160,16 +166,24 @@ impl Controller {
         self.memory.lock().sightings.look_anew(now_seconds);
     }
 
-    /// Enqueues every primary whose reconcile failed by what may be over now.
-    fn retry_unread(&self) {
+    /// Enqueues every primary whose reconcile failed by what may be over now, of policies that name the cluster.
+    pub(crate) fn retry_awaiting(&self, cluster: &str) {
+        let queues = self.queues.all().into_iter();
+        let concerned = queues.filter(|queue| {
+            let loaded = queue.loaded();
+            let mut clusters = loaded.revision.policy.clusters();
+            clusters.any(|(_, name)| name == cluster)
+        });
+        let policies: BTreeSet<_> = concerned.map(|queue| Arc::clone(&queue.policy)).collect();
         // Before the results are looked at: a reconcile that has read and has no result yet looks at this after it.
         self.readable.fetch_add(1, Ordering::SeqCst);
         let keys: Vec<Key> = {
             let memory = &mut *self.memory.lock();
             let all = memory.results.iter_mut();
-            let awaiting = all.filter(|(_, last)| last.awaits_server());
+            let awaiting =
+                all.filter(|(key, last)| last.awaits_server && policies.contains(&key.policy));
             let again = awaiting.map(|(key, last)| {
-                last.try_early();
+                last.tried_early = true;
                 key.clone()
             });
             again.collect()
@@ -213,8 +227,93 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     if once {
         return;
     }
-    let mut batches = changes.ready_chunks(BATCH);
-    while let Some(batch) = batches.next().await {
-        controller.observe_all(batch);
+    let (mut batches, mut retries) = (changes.ready_chunks(BATCH), Retries::default());
+    loop {
+        let batch = tokio::select! {
+            () = retries.due() => {
+                controller.retry_awaiting(&name);
+                retries.done(Instant::now());
+                continue;
+            }
+            batch = batches.next() => batch,
+        };
+        let Some(batch) = batch else { return };
+        if controller.observe_all(batch) {
+            retries.ask(Instant::now());
+        }
+    }
+}
+
+/// When what awaits a cluster is tried again: at once when something of it can be read again, and less and less often while
+/// more comes. A watch that fails over and over does not end the back-off of all that fails for another cause.
+#[derive(Default)]
+struct Retries {
+    last: Option<Instant>,
+    wait: Duration,
+    due: Option<Instant>,
+}
+
+impl Retries {
+    const FIRST: Duration = Duration::from_millis(250);
+    const LONGEST: Duration = Duration::from_secs(30);
+    /// After so long without one the next is at once.
+    const QUIET: Duration = Duration::from_secs(60);
+
+    fn goes_on(&self, now: Instant) -> Option<Instant> {
+        self.last
+            .filter(|last| now.duration_since(*last) < Self::QUIET)
+    }
+
+    /// Something can be read again.
+    fn ask(&mut self, now: Instant) {
+        let spaced = self.goes_on(now).map(|last| last + self.wait);
+        let at = spaced.map_or(now, |at| at.max(now));
+        self.due = self.due.or(Some(at));
+    }
+
+    /// Waits until it is time; for ever when nothing asked.
+    async fn due(&self) {
+        match self.due {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn done(&mut self, now: Instant) {
+        self.wait = match self.goes_on(now) {
+            Some(_) => (self.wait * 2).min(Self::LONGEST),
+            None => Self::FIRST,
+        };
+        (self.last, self.due) = (Some(now), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_over_and_over_is_tried_less_and_less_often_and_the_last_is_never_lost() {
+        let (start, mut retries) = (Instant::now(), Retries::default());
+        let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
+        let mut tried = Vec::new();
+        // Something comes back ten times a second, for two minutes.
+        for tenth in 0..1_200 {
+            let now = f64::from(tenth) / 10.0;
+            retries.ask(at(now));
+            if retries.due.is_some_and(|due| due <= at(now)) {
+                retries.done(at(now));
+                tried.push(now);
+            }
+        }
+        assert_eq!(tried[..6], [0.0, 0.3, 0.8, 1.8, 3.8, 7.8], "{tried:?}");
+        assert!(tried.windows(2).all(|two| two[1] - two[0] < 30.2) && tried.len() < 13);
+        let last = retries.due.unwrap();
+        assert!(last > at(119.9) && last <= at(150.0));
+        retries.done(last);
+        // After a while without any, the next one is at once.
+        let later = last + Retries::QUIET;
+        retries.ask(later);
+        assert_eq!(retries.due, Some(later));
     }
 }

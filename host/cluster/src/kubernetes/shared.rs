@@ -224,7 +224,7 @@ pub(super) enum Topic {
     Fault(Arc<ObjectRef>),
     /// A watch can be followed, or cannot.
     Watch(Arc<Scope>),
-    /// A watch was listed for the first time, or answered while it is in doubt.
+    /// The first list of a watch is complete, or it answered again while it is in doubt.
     Answer(Arc<Scope>),
 }
 

@@ -87,9 +87,10 @@ impl Shared {
             let watched = cache.watch(number);
             let was_partial = watched.as_ref().is_some_and(|watched| !watched.synced);
             let mut news = watched.map(answered).unwrap_or_default();
+            let untold = news.is_empty();
             news.extend(cache.listed(number, version));
             // What read it meanwhile failed because the list was not complete.
-            if was_partial && news.iter().all(|one| matches!(one.topic, Topic::Object(_))) {
+            if was_partial && untold {
                 news.extend(cache.watch(number).map(|watched| answer(watched)));
             }
             news

@@ -58,10 +58,13 @@ impl Hosting {
         let Some(taken) = &self.taken else {
             return true;
         };
+        if way == 7 {
+            return false;
+        }
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry((name.to_owned(), way)).or_default();
         *count += 1;
-        way != 7 && *count <= TAKEN
+        *count <= TAKEN
     }
 }
 

@@ -1,7 +1,6 @@
 //! How the last reconcile of a primary ended.
 
-use transom_api::{KnownReason, Reason, State};
-use transom_core::failure::Class;
+use transom_api::{Reason, State};
 use transom_core::report::{End, Report};
 
 /// The result of a reconcile, as far as the next one and the summary need it.
@@ -17,8 +16,11 @@ pub(crate) struct LastResult {
     pub(crate) message: String,
     /// How many reconciles in a row failed.
     pub(crate) failures: u32,
-    /// Whether it is tried again before its time, because something became readable.
+    /// Whether it is tried again before its time, because something became readable. That attempt counts for the back-off
+    /// as the one that it repeats.
     pub(crate) tried_early: bool,
+    /// Whether what failed may succeed once something of the server can be read again.
+    pub(crate) awaits_server: bool,
     /// Since when it is in this state for this reason, in seconds since 1970.
     pub(crate) since_seconds: i64,
     /// The same, as far as this process saw it: guests count from it.
@@ -37,26 +39,10 @@ impl LastResult {
             message: report.message.clone(),
             failures: report.failures,
             tried_early: false,
+            awaits_server: report.awaits_server(),
             since_seconds: report.at_seconds,
             seen_since_seconds: report.at_seconds,
             wrote: !report.writes.is_empty(),
-        }
-    }
-
-    /// Whether what failed may succeed once something is readable again: it could not be read, not be confirmed as gone, not be
-    /// written to a server that did not answer, or was refused by one that had just started and knew no rights yet.
-    pub(crate) fn awaits_server(&self) -> bool {
-        use KnownReason::{AdmissionRefused, KindMissing, WriteFailed, WriteForbidden};
-        let refused = [AdmissionRefused, KindMissing, WriteFailed, WriteForbidden];
-        self.end == End::Ended(Class::Unreachable)
-            || refused.iter().any(|reason| self.reason == (*reason).into())
-    }
-
-    /// Has it tried again before its time. That counts for the back-off as the attempt that it repeats, however often it is
-    /// called until then.
-    pub(crate) fn try_early(&mut self) {
-        if !std::mem::replace(&mut self.tried_early, true) {
-            self.failures = self.failures.saturating_sub(1);
         }
     }
 
@@ -79,6 +65,8 @@ impl LastResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transom_api::KnownReason;
+    use transom_core::failure::Class;
 
     fn waiting(reason: KnownReason, at: i64) -> LastResult {
         LastResult {
@@ -88,6 +76,7 @@ mod tests {
             message: String::new(),
             failures: 0,
             tried_early: false,
+            awaits_server: false,
             since_seconds: at,
             seen_since_seconds: at,
             wrote: false,
@@ -103,38 +92,5 @@ mod tests {
         assert_eq!((second.since_seconds, second.seen_since_seconds), (5, 100));
         let other = waiting(KnownReason::ReadFailed, 120).after(Some(&second));
         assert_eq!((other.since_seconds, other.seen_since_seconds), (120, 120));
-    }
-
-    #[test]
-    fn an_attempt_before_its_time_counts_as_the_one_that_it_repeats() {
-        let failed = |failures| LastResult {
-            failures,
-            ..waiting(KnownReason::ServerUnavailable, 0)
-        };
-        let (mut first, mut later) = (failed(1), failed(7));
-        for _ in 0..3 {
-            first.try_early();
-            later.try_early();
-        }
-        assert_eq!((first.failures, later.failures), (0, 6));
-    }
-
-    #[test]
-    fn what_a_server_refuses_that_has_just_started_awaits_it_too() {
-        let awaits = |end, reason: KnownReason| {
-            let last = LastResult {
-                end,
-                ..waiting(reason, 0)
-            };
-            last.awaits_server()
-        };
-        let (missing, unreachable) = (Class::Missing, Class::Unreachable);
-        assert!(awaits(
-            End::Ended(unreachable),
-            KnownReason::ServerUnavailable
-        ));
-        assert!(awaits(End::Ended(missing), KnownReason::WriteForbidden));
-        assert!(!awaits(End::Ended(missing), KnownReason::QuotaExceeded));
-        assert!(!awaits(End::InSync, KnownReason::InSync));
     }
 }

@@ -259,6 +259,7 @@ mod tests {
                         message: String::new(),
                         failures: 0,
                         tried_early: false,
+                        awaits_server: false,
                         since_seconds: 0,
                         seen_since_seconds: 0,
                         wrote: false,
