@@ -17,8 +17,8 @@ pub enum Observation {
     Unreadable(Unreadable),
     /// This place is readable again, or gone.
     Readable(String),
-    /// This place can be read: its first list is complete, or it answered again while it still counts as unreadable.
-    Answered(String),
+    /// A watch can be read: its first list is complete, or it answered again while it still counts as unreadable.
+    Answered,
 }
 
 /// Something that cannot be read.

@@ -50,33 +50,39 @@ impl Controller {
     /// located before anything is written for one of them, as at a start.
     fn came(&self, name: &str) {
         self.rehearsals.all_changed();
-        for queue in self.queues.all() {
-            let loaded = queue.loaded();
-            let mut clusters = loaded.revision.policy.clusters();
-            if clusters.any(|(_, cluster)| cluster == name) {
-                self.enqueue_all(&queue, &Cause::Added);
-            }
+        for queue in self.queues_of(name) {
+            self.enqueue_all(&queue, &Cause::Added);
         }
         self.retry_awaiting(name);
         self.statuses.changed();
         self.connections.policies_came(name);
     }
 
+    /// The queues of the policies that name a cluster.
+    fn queues_of(&self, cluster: &str) -> impl Iterator<Item = Arc<Workqueue>> {
+        let queues = self.queues.all().into_iter();
+        queues.filter(move |queue| {
+            let loaded = queue.loaded();
+            let mut clusters = loaded.revision.policy.clusters();
+            clusters.any(|(_, name)| name == cluster)
+        })
+    }
+
     /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is readable
     /// again at about the same time: what that calls for is done once for all of them. Gives whether what awaits the cluster
     /// may go on.
     pub(crate) fn observe_all(&self, observations: Vec<Observation>) -> bool {
-        let mut all = observations.iter();
-        let answers = all.any(|one| matches!(one, Observation::Answered(_)));
-        let mut all = observations.iter();
-        let is_readable = all.any(|one| matches!(one, Observation::Readable(_)));
+        let is_readable = observations
+            .iter()
+            .any(|one| matches!(one, Observation::Readable(_)));
+        let goes_on = is_readable || observations.contains(&Observation::Answered);
         if is_readable {
             self.look_anew();
             // New primaries are expected before one of them is reconciled.
             self.locate_new();
         }
         observations.into_iter().for_each(|one| self.observe(one));
-        is_readable || answers
+        goes_on
     }
 
     fn observe(&self, observation: Observation) {
@@ -87,7 +93,7 @@ impl Controller {
                 self.memory.lock().gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), Observed::Gone);
             }
-            Observation::Synced | Observation::Answered(_) => {}
+            Observation::Synced | Observation::Answered => {}
             Observation::Unreadable(unreadable) => {
                 let Unreadable {
                     place,
@@ -168,12 +174,7 @@ impl Controller {
 
     /// Enqueues every primary whose reconcile failed by what may be over now, of policies that name the cluster.
     pub(crate) fn retry_awaiting(&self, cluster: &str) {
-        let queues = self.queues.all().into_iter();
-        let concerned = queues.filter(|queue| {
-            let loaded = queue.loaded();
-            let mut clusters = loaded.revision.policy.clusters();
-            clusters.any(|(_, name)| name == cluster)
-        });
+        let concerned = self.queues_of(cluster);
         let policies: BTreeSet<_> = concerned.map(|queue| Arc::clone(&queue.policy)).collect();
         // Before the results are looked at: a reconcile that has read and has no result yet looks at this after it.
         self.readable.fetch_add(1, Ordering::SeqCst);

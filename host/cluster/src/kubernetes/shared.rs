@@ -203,7 +203,7 @@ impl Shared {
                 Some(unreadable) => Observation::Unreadable(unreadable),
                 None => Observation::Readable(reference.to_string()),
             }),
-            Topic::Answer(scope) => Some(Observation::Answered(self.cache().place(scope))),
+            Topic::Answer(_) => Some(Observation::Answered),
             Topic::Watch(scope) => {
                 let cache = self.cache();
                 Some(match cache.unreadable_watch(scope) {

@@ -71,7 +71,7 @@ impl Watched {
                 format!("{} {}", unreadable.reason.as_str(), unreadable.place)
             }
             Observation::Readable(place) => format!("readable {place}"),
-            Observation::Answered(place) => format!("answered {place}"),
+            Observation::Answered => "answered".to_owned(),
         }
     }
 

@@ -108,10 +108,7 @@ impl Contention {
         now_seconds: i64,
     ) -> Result<(), Failure> {
         let before = before.into();
-        if self.planned.as_ref() == Some(&before) {
-            // The write is in place, and its answer was lost.
-            self.written();
-        }
+        self.settle(&before);
         self.observe(&before, now_seconds);
         self.at = now_seconds;
         self.planned = Some(after.into());
@@ -123,6 +120,13 @@ impl Contention {
         );
         let failure = Failure::known(KnownReason::Contended, message);
         Err(failure.about([target.clone()]).until(Some(until)))
+    }
+
+    /// A write whose answer was lost, and which is found in place, is no change by others.
+    fn settle(&mut self, there: &Said) {
+        if self.planned.as_ref() == Some(there) {
+            self.written();
+        }
     }
 
     /// Counts a change when a place is not as we left it; each foreign state counts once. A place that is written for the

@@ -4,7 +4,7 @@
 use crate::copying::{HUB, hosted};
 use crate::disturbed::{Life, failed, killed, plain};
 use crate::importing::IMPORTED;
-use crate::leaving::{OPERATOR, hold};
+use crate::leaving::{OPERATOR, finalizers, hold};
 use crate::objects::{CLUSTERS as HOSTED_IN, OUTPUT, home};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, SECRET, SERVICE, Stage};
 use crate::together::put_all;
@@ -53,13 +53,16 @@ impl Hosting {
         }
     }
 
-    /// Whether a person may take something away once more. Notes of an import are taken away only in the end.
-    fn may_take(&self, name: &str, way: u64) -> bool {
+    /// Whether a cluster may be disturbed in this way: what the agent made is not taken away too often, and the note of an
+    /// import only in the end.
+    fn may_disturb(&self, name: &str, way: u64) -> bool {
         let Some(taken) = &self.taken else {
             return true;
         };
-        if way == 7 {
-            return false;
+        match way {
+            4 | 5 => {}
+            7 => return false,
+            _ => return true,
         }
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry((name.to_owned(), way)).or_default();
@@ -180,8 +183,7 @@ async fn wait_for_copies(stage: &Stage, name: &str, are_there: bool) -> Result<(
 
 /// Whether `detach` holds it.
 fn is_held(hosted: &Value) -> bool {
-    let held = hosted["metadata"]["finalizers"].as_array();
-    held.is_some_and(|held| held.iter().any(|one| one == DETACH))
+    finalizers(hosted).contains(&DETACH)
 }
 
 /// Waits for all that is made of a HostedCluster.
@@ -225,7 +227,7 @@ impl Life for Hosting {
 
     async fn disturb(&self, stage: &Stage, name: &str, number: u64) -> Result<()> {
         let way = number % 8;
-        if matches!(way, 4 | 5 | 7) && !self.may_take(name, way) {
+        if !self.may_disturb(name, way) {
             return put(stage, name).await;
         }
         match way {

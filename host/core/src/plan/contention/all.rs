@@ -66,11 +66,8 @@ impl Table {
     }
 
     /// In which form the server keeps an object.
-    fn form(&self, key: &Key, object: &ObjectRef) -> Forms {
-        if self.all.is_empty() {
-            return Forms::default();
-        }
-        let contention = self.all.get(&(key.clone(), object.clone()));
+    fn form(&mut self, key: &Key, object: &ObjectRef) -> Forms {
+        let contention = self.known(key, object);
         contention.map(|one| one.forms.clone()).unwrap_or_default()
     }
 
@@ -180,15 +177,13 @@ impl Contentions {
         of_key.for_each(|(object, contention)| look(object, contention));
     }
 
-    /// Takes in that an object is as a primary's policy wants it. A write whose answer was lost is in place, then, and not a
-    /// change by others.
+    /// Takes in that an object is as a primary's policy wants it.
     pub(in crate::plan) fn settle(&self, key: &Key, object: &ObjectRef, there: Option<&Object>) {
         let mut counted = self.counted();
-        let lost = counted.whole.known(key, object);
-        if let Some(lost) = lost.filter(|one| one.planned.is_some())
-            && lost.planned == Some(Said::from(whole(there)))
-        {
-            lost.written();
+        let pending = counted.whole.known(key, object);
+        // The fingerprint is made only where a write is pending.
+        if let Some(pending) = pending.filter(|one| one.planned.is_some()) {
+            pending.settle(&whole(there).into());
         }
     }
 
