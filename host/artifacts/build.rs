@@ -1,6 +1,8 @@
-//! Puts the components under `target/guests` into the binary as `builtin:<name>`. Never builds one:
+//! Puts the components under `target/guests` into the binary as `builtin:<name>`, with their digests: a start needs all of
+//! these, and hashing some megabytes takes longer than what else it does. Never builds one:
 //! without them the table is empty, and `builtin:` answers with the command that makes them.
 
+use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs, io};
@@ -34,10 +36,12 @@ fn main() -> io::Result<()> {
         let file = folder.join(format!("{name}.wasm"));
         println!("cargo::rerun-if-changed={}", file.display());
         if file.is_file() {
+            let digest = Sha256::digest(fs::read(&file)?);
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             // A newline keeps the generated table readable in an editor.
             let _ = write!(
                 table,
-                "\n    ({name:?}, include_bytes!({:?})),",
+                "\n    ({name:?}, \"sha256:{digest}\", include_bytes!({:?})),",
                 file.display().to_string()
             );
         }

@@ -1,7 +1,8 @@
 //! Inputs of a command, such as standard input where it says `-` for a file: read once, and never more than a limit.
 
 use anyhow::{Context as _, bail};
-use std::io::Read;
+use memchr::memmem;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -38,4 +39,63 @@ pub(crate) fn bounded(input: impl Read, most: usize) -> anyhow::Result<Vec<u8>> 
         bail!("it has more than {most} bytes");
     }
     Ok(bytes)
+}
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// Whether an input contains these bytes. Keeps no more than a chunk of it.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn holds(mut input: impl Read, wanted: &[u8]) -> io::Result<bool> {
+    let finder = memmem::Finder::new(wanted);
+    let (mut chunk, mut kept) = (vec![0; CHUNK + wanted.len()], 0);
+    loop {
+        let read = match input.read(chunk.get_mut(kept..).unwrap_or_default()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let end = kept + read;
+        if finder.find(chunk.get(..end).unwrap_or_default()).is_some() {
+            return Ok(true);
+        }
+        if read == 0 {
+            return Ok(false);
+        }
+        // The bytes may begin in this chunk and end in the next one.
+        kept = end.min(wanted.len().saturating_sub(1));
+        chunk.copy_within(end - kept..end, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// Gives a few bytes at a time.
+    struct Drops(Cursor<Vec<u8>>, usize);
+
+    impl Read for Drops {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let most = buffer.len().min(self.1);
+            self.0.read(&mut buffer[..most])
+        }
+    }
+
+    #[test]
+    fn finds_bytes_wherever_chunks_end() {
+        for step in [1, 2, 3, 5, CHUNK, usize::MAX] {
+            for before in [0, 1, 7, CHUNK - 2, CHUNK, CHUNK + 2, 3 * CHUNK - 1] {
+                let holds = |text: &[u8]| {
+                    let input = [&vec![b'C'; before], text].concat();
+                    holds(Drops(Cursor::new(input), step), b"Case").unwrap()
+                };
+                assert!(holds(b"Case") && holds(b"Cases."), "{step} {before}");
+                assert!(!holds(b"Cas") && !holds(b"cAse Cas e"), "{step} {before}");
+            }
+        }
+        assert!(!holds(&b""[..], b"Case").unwrap());
+    }
 }

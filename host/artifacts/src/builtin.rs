@@ -1,35 +1,22 @@
 //! The components in the binary itself, and their digests.
 
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
-use transom_core::digest::Digest;
+/// Name, digest and bytes of each component, as `build.rs` found them.
+static BUILTIN: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
 
-/// Name and bytes of each component, as `build.rs` found them.
-static BUILTIN: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
-
-/// The digests of all of them: many policies share one, and a start loads each policy.
-static DIGESTS: LazyLock<BTreeMap<&str, String>> = LazyLock::new(|| {
-    let digest = |bytes: &[u8]| Digest::of_bytes(bytes).to_string();
-    let all = BUILTIN.iter();
-    all.map(|(name, bytes)| (*name, digest(bytes))).collect()
-});
-
-/// The bytes of a builtin component.
-pub(crate) fn bytes(name: &str) -> Option<&'static [u8]> {
-    BUILTIN
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, bytes)| *bytes)
+/// Digest and bytes of a builtin component.
+pub(crate) fn find(name: &str) -> Option<(&'static str, &'static [u8])> {
+    let found = BUILTIN.iter().find(|(known, ..)| *known == name);
+    found.map(|(_, digest, bytes)| (*digest, *bytes))
 }
 
-/// The digest of a builtin component.
-pub(crate) fn digest(name: &str) -> Option<String> {
-    DIGESTS.get(name).cloned()
+/// The digests of all builtin components.
+pub fn builtin_digests() -> impl Iterator<Item = &'static str> {
+    BUILTIN.iter().map(|(_, digest, _)| *digest)
 }
 
 /// The names of the builtin components of this binary; empty when it was built without them.
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-    BUILTIN.iter().map(|(name, _)| *name)
+    BUILTIN.iter().map(|(name, ..)| *name)
 }
 
 /// The builtin components of this binary, or how to build them in.
@@ -39,5 +26,18 @@ pub(crate) fn all() -> String {
         true => "this binary has no builtin components; run `cargo xtask guests` and build again"
             .to_owned(),
         false => format!("the builtin components are {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::digest::Digest;
+
+    #[test]
+    fn digests_are_those_of_the_bytes() {
+        for (name, digest, bytes) in BUILTIN {
+            assert_eq!(Digest::of_bytes(bytes).to_string(), *digest, "{name}");
+        }
     }
 }

@@ -228,7 +228,7 @@ impl Location {
             (_, Some(kept)) => Cow::Owned(kept.bytes.clone()),
         };
         let digest = match self {
-            Self::Builtin(name) => builtin::digest(name),
+            Self::Builtin(name) => builtin::find(name).map(|(digest, _)| digest.to_owned()),
             _ => None,
         };
         let digest = digest.unwrap_or_else(|| Digest::of_bytes(&bytes).to_string());
@@ -244,10 +244,10 @@ impl Location {
 
     fn bytes(&self, gathered: &Gathered) -> Result<Cow<'static, [u8]>, FetchError> {
         Ok(match self {
-            Self::Builtin(name) => Cow::Borrowed(
-                builtin::bytes(name)
-                    .ok_or_else(|| FetchError::NotBuiltin { name: name.clone() })?,
-            ),
+            Self::Builtin(name) => match builtin::find(name) {
+                Some((_, bytes)) => Cow::Borrowed(bytes),
+                None => return Err(FetchError::NotBuiltin { name: name.clone() }),
+            },
             Self::File(..) => Cow::Owned(self.read()?),
             Self::ConfigMap(parts) => Cow::Owned(gathered::bytes(self, parts, gathered)?),
             Self::Image(image) => match gathered.images.get(image) {

@@ -107,12 +107,9 @@ impl Given {
     /// Reads a regular file that holds a case. `None` when there is no such file, no case in it, or a document that cannot
     /// be read: then the directory reports errors document by document.
     pub(crate) fn with_case(path: &Path) -> Option<Self> {
-        let bytes = input::bounded(File::open(path).ok()?, LIMITS.bytes).ok()?;
-        // Avoids parsing a large file twice only to find no case in it.
-        let may_hold_one = std::str::from_utf8(&bytes).is_ok_and(|text| text.contains("Case"));
-        let given = may_hold_one
-            .then(|| Self::parse(&bytes, path).ok())
-            .flatten();
+        // A large file is neither kept nor parsed only to find no case in it.
+        let may_hold_one = input::holds(File::open(path).ok()?, b"Case").ok()?;
+        let given = may_hold_one.then(|| Self::read(path).ok()).flatten();
         given.filter(|given| given.case.is_some())
     }
 

@@ -4,7 +4,7 @@ use crate::args::run::RunArgs;
 use crate::command::child;
 use anyhow::Context as _;
 use std::path::PathBuf;
-use transom_artifacts::{Gathered, Location, builtin_names};
+use transom_artifacts::builtin_digests;
 use transom_core::kubeconfig::COST;
 use transom_core::share::budget::{Budget, Costs};
 use transom_engine::{COMPILING_BYTES, Compiler, Engine, EngineOptions, Limits};
@@ -63,20 +63,12 @@ pub(super) fn within(budget: &Budget, limits: Limits) -> anyhow::Result<Engine> 
         words: vec!["compile".into()],
         seconds: COMPILING_SECONDS,
     });
-    let trusted = builtin_names().filter_map(|name| {
-        Location::Builtin(name.to_owned())
-            .fetch(None, &Gathered::default())
-            .ok()
-    });
-    let trusted = trusted
-        .map(|artifact| transom_engine::digest(&artifact.bytes))
-        .collect();
     let options = EngineOptions {
         concurrency,
         limits,
         code_cache: cache("code"),
         compiler,
-        trusted,
+        trusted: builtin_digests().map(str::to_owned).collect(),
         ..EngineOptions::default()
     };
     Ok(Engine::new(options)?)
