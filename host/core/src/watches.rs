@@ -154,11 +154,14 @@ impl Keep {
         union(&mut self.namespaces, other.namespaces);
         self.digest |= other.digest;
         self.names_only &= other.names_only;
-        self.fields = self
-            .fields
-            .take()
-            .zip(other.fields)
-            .map(|(mine, theirs)| Paths::union([&mine, &theirs]));
+        self.fields =
+            self.fields
+                .take()
+                .zip(other.fields)
+                .map(|(mine, theirs)| match mine == theirs {
+                    true => mine,
+                    false => Paths::union([&mine, &theirs]),
+                });
     }
 
     /// Whether nothing but metadata is kept, so that nothing else has to be requested.

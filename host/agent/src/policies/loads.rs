@@ -292,11 +292,11 @@ impl Loads {
     /// Begins the jobs that may begin now.
     fn begin(&mut self) {
         loop {
-            let builtin = self.builtin();
+            let places = self.places();
             let next = self
                 .queue
                 .iter()
-                .position(|job| self.may_begin(job, builtin));
+                .position(|job| self.may_begin(job, &places));
             let Some(job) = next.and_then(|at| self.queue.remove(at)) else {
                 return;
             };
