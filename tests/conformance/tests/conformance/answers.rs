@@ -5,6 +5,7 @@ use crate::planned::planned;
 use crate::support::{compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
+use std::sync::LazyLock;
 use transom_api::policy::{CredentialGrant, KubeconfigGrant};
 use transom_api::{KnownReason, Reason};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
@@ -25,11 +26,15 @@ use transom_core::requirements::{Next, Rounds};
 use transom_core::world::{Answer, KUBECONFIG, TAINTS};
 use transom_engine::{Allocate, Capabilities, Guest, Question};
 
-fn guest() -> Guest {
-    let bytes = built("fixture-answers").unwrap();
-    engine(Allocate::PoolIfPossible)
-        .load(&bytes, Role::Decide(KUBECONFIG), &Capabilities::default())
-        .unwrap()
+/// Compiled once: that takes longer than all of these tests.
+fn guest() -> &'static Guest {
+    static GUEST: LazyLock<Guest> = LazyLock::new(|| {
+        let bytes = built("fixture-answers").unwrap();
+        engine(Allocate::PoolIfPossible)
+            .load(&bytes, Role::Decide(KUBECONFIG), &Capabilities::default())
+            .unwrap()
+    });
+    &GUEST
 }
 
 fn settings(ask: &str) -> String {
@@ -91,7 +96,7 @@ fn grant() -> KubeconfigGrant {
 #[test]
 fn refuses_kubeconfigs_beyond_the_grant() {
     let (guest, source, mut grant) = (guest(), source(), grant());
-    let error = assemble(&guest, "Honest", &source, &grant).unwrap_err();
+    let error = assemble(guest, "Honest", &source, &grant).unwrap_err();
     assert_eq!(
         error.reason,
         KnownReason::CredentialNotGranted,
@@ -102,7 +107,7 @@ fn refuses_kubeconfigs_beyond_the_grant() {
         CredentialGrant::AuthProvider,
         CredentialGrant::File,
     ]);
-    let honest = assemble(&guest, "Honest", &source, &grant).unwrap();
+    let honest = assemble(guest, "Honest", &source, &grant).unwrap();
     assert!(honest.contains("https://kube-apiserver.clusters-demo.svc:6443"));
     for (ask, word) in [
         ("ForeignServer", KnownReason::ServerNotGranted),
@@ -113,7 +118,7 @@ fn refuses_kubeconfigs_beyond_the_grant() {
         ("UnknownCredential", KnownReason::UnknownReference),
         ("UnknownEntry", KnownReason::UnknownReference),
     ] {
-        let Err(error) = assemble(&guest, ask, &source, &grant) else {
+        let Err(error) = assemble(guest, ask, &source, &grant) else {
             panic!("{ask} is not refused")
         };
         assert_eq!(error.reason, word, "{ask}: {error}");

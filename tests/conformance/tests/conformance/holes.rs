@@ -5,6 +5,7 @@ use crate::support::{engine, unlimited};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use std::sync::LazyLock;
 use transom_conformance::arguments::context;
 use transom_conformance::fixture::built;
 use transom_core::catalogue::guest::Guest as Described;
@@ -72,11 +73,15 @@ fn secrets() -> (Secrets, Vec<Input>) {
     (secrets, inputs)
 }
 
-fn guest() -> Guest {
-    let bytes = built("fixture-desired").unwrap();
-    engine(Allocate::PoolIfPossible)
-        .load(&bytes, Role::Decide(OBJECTS), &Capabilities::default())
-        .unwrap()
+/// Compiled once: that takes longer than all of these tests.
+fn guest() -> &'static Guest {
+    static GUEST: LazyLock<Guest> = LazyLock::new(|| {
+        let bytes = built("fixture-desired").unwrap();
+        engine(Allocate::PoolIfPossible)
+            .load(&bytes, Role::Decide(OBJECTS), &Capabilities::default())
+            .unwrap()
+    });
+    &GUEST
 }
 
 /// The bytes that the object of an answer gets, or why it is refused.
@@ -150,7 +155,7 @@ fn fills_a_hole_only_with_granted_bytes_and_only_in_a_granted_secret() {
     let hole = |path: &str, role: &str| json!([{"path": path, "role": role, "key": "a"}]);
     let forged = |reference: u32| json!([{"path": "data.a", "reference": reference}]);
     let none = json!({});
-    let copied = filled(&guest, "Secret", &none, &hole("data.a", "one"));
+    let copied = filled(guest, "Secret", &none, &hole("data.a", "one"));
     assert_eq!(copied.unwrap(), CANARIES[0].as_bytes());
     let annotation = hole("metadata.annotations.x", "one");
     for (kind, content, holes, reason) in [
@@ -185,7 +190,7 @@ fn fills_a_hole_only_with_granted_bytes_and_only_in_a_granted_secret() {
         ),
         ("ConfigMap", &none, annotation, "CredentialNotGranted"),
     ] {
-        let refused = filled(&guest, kind, content, &holes);
+        let refused = filled(guest, kind, content, &holes);
         assert_eq!(
             refused.err().as_deref(),
             Some(reason),

@@ -5,6 +5,7 @@ use crate::planned::planned;
 use crate::support::{engine, unlimited};
 use serde_json::{Value, json};
 use std::fs;
+use std::sync::LazyLock;
 use transom_conformance::arguments::context;
 use transom_conformance::fixture::{built, root};
 use transom_core::catalogue::guest::Guest as Described;
@@ -46,11 +47,15 @@ fn cluster() -> Object {
     }
 }
 
-fn guest() -> Guest {
-    let bytes = built("fixture-desired").unwrap();
-    engine(Allocate::PoolIfPossible)
-        .load(&bytes, Role::Decide(OBJECTS), &Capabilities::default())
-        .unwrap()
+/// Compiled once: that takes longer than all of these tests.
+fn guest() -> &'static Guest {
+    static GUEST: LazyLock<Guest> = LazyLock::new(|| {
+        let bytes = built("fixture-desired").unwrap();
+        engine(Allocate::PoolIfPossible)
+            .load(&bytes, Role::Decide(OBJECTS), &Capabilities::default())
+            .unwrap()
+    });
+    &GUEST
 }
 
 /// The answer of the component with these settings.
@@ -99,7 +104,7 @@ const SET: &str = "cluster.open-cluster-management.io/clusterset";
 #[test]
 fn writes_the_granted_field_and_nothing_that_is_right() {
     let guest = guest();
-    let plan = |settings| plan(&guest, &settings).unwrap().steps;
+    let plan = |settings| plan(guest, &settings).unwrap().steps;
     let steps = plan(labels(&json!({SET: "eu"})));
     let [
         Step::Patch {
@@ -155,7 +160,7 @@ fn refuses_answers_beyond_the_grant() {
         (json!({"more": 1, "content": "{}"}), "WriteNotGranted"),
         (json!({"more": 10_000, "content": "{}"}), "ContractBroken"),
     ] {
-        let failure = plan(&guest, &settings).unwrap_err();
+        let failure = plan(guest, &settings).unwrap_err();
         assert_eq!(failure.reason.as_str(), reason, "{settings}: {failure}");
     }
 }
@@ -164,14 +169,14 @@ fn refuses_answers_beyond_the_grant() {
 fn an_answer_of_many_objects_ends_at_the_limit_of_the_call() {
     let limits = Limits::default();
     let settings = json!({"more": 1_000_000, "content": "{}"});
-    assert!(answer(&guest(), &limits, &settings).is_err());
+    assert!(answer(guest(), &limits, &settings).is_err());
 }
 
 #[test]
 fn waits_only_for_what_the_policy_may_read() {
     let guest = guest();
     let settings = json!({"content": "{}", "waitsFor": ["home"]});
-    let answer = answer(&guest, &unlimited(), &settings).unwrap();
+    let answer = answer(guest, &unlimited(), &settings).unwrap();
     let map = serde_json::Map::new();
     let described = Described::load(guest.digest(), guest.description().clone(), &map).unwrap();
     let (mut policy, object) = (policy(), cluster());

@@ -437,7 +437,7 @@ fn every_command_shows_guest_logs_at_their_level() -> Result<()> {
 
 #[test]
 fn survives_all_attacks_at_once() -> Result<()> {
-    let stage = Stage::new(CLUSTERS, 200)?;
+    let stage = Stage::new(CLUSTERS, 60)?;
     stage.put_policy(GOOD, &[])?;
     put_answers(&stage, CLUSTERS, "ManyUsers")?;
     put_hostile(&stage, "hog", "hog", ("", ""))?;
@@ -458,7 +458,7 @@ fn survives_all_attacks_at_once() -> Result<()> {
         "- a\n".repeat(FILE_BYTES / 4).as_bytes(),
     )?;
     stage.wait_for_text(&stage.policy_status("bomb"), "ComponentTooLarge")?;
-    wait_for_status(&stage, "hog", "edge-00199", "GuestTimedOut")?;
+    wait_for_status(&stage, "hog", "edge-00059", "GuestTimedOut")?;
     for at in DECIDED {
         stage.wait_for_text(&stage.hosted_status(at), "KubeconfigTooLarge")?;
     }
