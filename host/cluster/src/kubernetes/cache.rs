@@ -144,24 +144,25 @@ impl Cache {
         self.objects(namespace, of_kind, selected)
     }
 
-    /// Checks that a watch that covers a scope was listed completely.
+    /// Checks that one of the watches that cover a scope was listed completely.
     pub(super) fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
-        let mut covering = self.watches.iter().filter(|one| one.scope.holds(scope));
+        let covering = || self.watches.iter().filter(|one| one.scope.holds(scope));
+        let is_fault = |one: &Watched| one.failure.is_some() && !one.answered;
+        let is_listed = |one: &Watched| one.is_missing() || one.synced && !is_fault(one);
         let failed = |reason, why: &str| {
             let message = format!("failed to list {}: {why}", scope.kind);
             Err(ReadFailure { reason, message })
         };
-        match covering.next() {
-            Some(watched) if watched.is_missing() => Ok(()),
+        if covering().any(is_listed) {
+            return Ok(());
+        }
+        let unlisted = KnownReason::ServerUnavailable;
+        match covering().next() {
             Some(watched) => match &watched.failure {
                 Some(fault) if !watched.answered => failed(fault.reason, &fault.message),
-                _ if watched.synced => Ok(()),
-                _ => failed(
-                    KnownReason::ServerUnavailable,
-                    "the list is not complete yet",
-                ),
+                _ => failed(unlisted, "the list is not complete yet"),
             },
-            None => failed(KnownReason::ServerUnavailable, "it is not watched yet"),
+            None => failed(unlisted, "it is not watched yet"),
         }
     }
 
