@@ -30,7 +30,7 @@ pub(crate) const NAMESPACE_MISSING: Reason = Reason {
 pub(crate) const SERVICE_WITHOUT_PORTS: Reason = Reason {
     name: "ServiceWithoutPorts",
     meaning: "The Service kube-apiserver has no TCP port.",
-    remedy: "Mend the Service.",
+    remedy: "Fix the Service.",
 };
 
 pub(crate) const SERVICE_PORT_MISSING: Reason = Reason {
@@ -48,19 +48,19 @@ pub(crate) const SERVICE_PORT_AMBIGUOUS: Reason = Reason {
 pub(crate) const NO_CLUSTERS: Reason = Reason {
     name: "NoClusters",
     meaning: "The admin kubeconfig has no cluster entry.",
-    remedy: "Mend the secret, or delete it so that HyperShift makes it anew.",
+    remedy: "Fix the secret, or delete it so that HyperShift recreates it.",
 };
 
 pub(crate) const CURRENT_CONTEXT_UNRESOLVED: Reason = Reason {
     name: "CurrentContextUnresolved",
     meaning: "The current-context of the admin kubeconfig does not lead to a cluster entry and a user entry.",
-    remedy: "Mend the secret, or delete it so that HyperShift makes it anew.",
+    remedy: "Fix the secret, or delete it so that HyperShift recreates it.",
 };
 
 pub(crate) const CURRENT_CONTEXT_ELSEWHERE: Reason = Reason {
     name: "CurrentContextElsewhere",
     meaning: "The settings ask for the cluster entry named `cluster`, and current-context leads to another one.",
-    remedy: "Set entry to CurrentContext, or mend the secret.",
+    remedy: "Set entry to CurrentContext, or fix the secret.",
 };
 
 pub(crate) const NO_CERTIFICATE_AUTHORITY: Reason = Reason {

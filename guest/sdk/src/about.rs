@@ -85,7 +85,7 @@ pub(crate) const OWN_REASONS: [Reason; 2] = [
     Reason {
         name: settings::UNREADABLE_FIELDS,
         meaning: "A field of the object that the guest reads has an unexpected type.",
-        remedy: "Mend the object; the message names the field.",
+        remedy: "Fix the object; the message names the field.",
     },
 ];
 

@@ -30,7 +30,7 @@ const SOME: Reason = Reason {
 const IMPOSSIBLE: Reason = Reason {
     name: "ClusterSelectorImpossible",
     meaning: "The label selector of the set is one that no label can fulfil.",
-    remedy: "Mend spec.clusterSelector.labelSelector of the set; the message says which part of it is at fault.",
+    remedy: "Fix spec.clusterSelector.labelSelector of the set; the message says which part of it is at fault.",
 };
 
 /// Which clusters belong to the set; `None` while nothing is to be said about it.

@@ -110,16 +110,16 @@ pub(crate) struct Controller {
     moved: Notify,
     /// Seeds the jitter of back-off and resync, differently in each run.
     seeds: RandomState,
-    /// Whether the active revisions are those of the leader before; always true without an election.
+    /// Whether the revisions of the leader before are restored; always true without an election.
     current: channel::Sender<bool>,
     /// Whether it ends once nothing is left to do, so that nothing but a retry is put off: a pass would not end while
     /// resyncs come due faster than they are done.
     ends: bool,
     /// Set when its reconciles are those of a trial, which are neither logged nor counted.
     trial: Option<Overlay>,
-    /// The trials that are told what changes.
+    /// The trials to notify of changes.
     rehearsals: Rehearsals,
-    /// How often something became readable.
+    /// Counts how often something became readable; compared before and after a reconcile.
     readable: AtomicU64,
 }
 

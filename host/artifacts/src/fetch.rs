@@ -40,14 +40,14 @@ pub enum FetchError {
     /// The objects that hold it cannot be read.
     #[error("failed to read component `{0}`: {1}")]
     Unread(String, Unread),
-    /// It lies in a cluster, and none is read.
+    /// It is in a cluster, and none is read.
     #[error(
-        "failed to read component `{0}`: it lies in a cluster, and this command reads no cluster"
+        "failed to read component `{0}`: it is in a cluster, and this command reads from no cluster"
     )]
     NoCluster(String),
-    /// It lies in a registry, and none is asked.
+    /// It is in a registry, and none is asked.
     #[error(
-        "failed to read component `{0}`: it lies in a registry, and this command pulls from none"
+        "failed to read component `{0}`: it is in a registry, and this command pulls from none"
     )]
     NotPulled(String),
     /// The policy names a file, but this agent takes only builtin components.

@@ -309,7 +309,7 @@ mod tests {
             (
                 "other/k",
                 KnownReason::ComponentNotFound,
-                "this command reads no cluster",
+                "this command reads from no cluster",
             ),
         ] {
             let objects = [

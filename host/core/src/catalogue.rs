@@ -5,7 +5,6 @@ pub mod guest;
 pub mod overlap;
 
 use crate::policy::Policy;
-use crate::reference::ObjectRef;
 use crate::rollout::{Candidate, Gate};
 use crate::trigger::{Evaluator, Predicate};
 use guest::Guest;
@@ -295,15 +294,6 @@ impl Catalogue {
         self.entries.get(name)?.revision.as_ref()
     }
 
-    /// The last good revisions of all policies that have an object as a primary.
-    pub fn about<'a>(&'a self, object: &'a ObjectRef) -> impl Iterator<Item = &'a Arc<Revision>> {
-        let revisions = self
-            .entries
-            .values()
-            .filter_map(|entry| entry.revision.as_ref());
-        revisions.filter(|revision| revision.policy.primary.admits(object))
-    }
-
     /// How each policy changed since an earlier catalogue, in order of name; unchanged ones are left out.
     pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, Change)> {
         let names: BTreeSet<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
@@ -351,8 +341,7 @@ fn moved(old: &Entry, new: &Entry) -> Option<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{guest, hosted, kubeconfig_manifest, policy, target};
-    use serde_json::json;
+    use crate::sample::{guest, kubeconfig_manifest, policy};
 
     fn revision(digest: &str) -> Revision {
         let mut decide = guest(&["spec"], &[]);
@@ -424,32 +413,6 @@ mod tests {
         assert_eq!(of(&moved.with(revision("sha256:2"), "file")), 0);
         let unknown = Catalogue::default().moving("external", vec![tag("sha256:2")]);
         assert_eq!(unknown, Catalogue::default());
-    }
-
-    #[test]
-    fn finds_revisions_by_their_primaries() {
-        let mut elsewhere = revision("sha256:1");
-        let mut manifest = kubeconfig_manifest();
-        manifest["metadata"]["name"] = json!("elsewhere");
-        manifest["spec"]["primary"]["namespaces"] = json!(["other-*"]);
-        elsewhere.policy = policy(&manifest);
-        let catalogue = Catalogue::default()
-            .with(revision("sha256:1"), "a")
-            .with(elsewhere, "b");
-        let about = |object: &ObjectRef| {
-            catalogue
-                .about(object)
-                .map(|found| found.policy.name.to_string())
-                .collect::<Vec<_>>()
-        };
-        let mut other = hosted("demo");
-        other.namespace = Some("other-1".to_owned());
-        let mut on_hub = hosted("demo");
-        on_hub.cluster = "hub".to_owned();
-        assert_eq!(about(&hosted("demo")), ["external"]);
-        assert_eq!(about(&other), ["elsewhere", "external"]);
-        assert_eq!(about(&on_hub), Vec::<String>::new());
-        assert_eq!(about(&target("demo")), Vec::<String>::new());
     }
 
     #[test]

@@ -102,12 +102,15 @@ pub enum TimeAdded {
 pub struct Feasible {
     /// The steps.
     pub plan: Plan,
-    /// Why the steps are not all: `TargetMissing`, when fields are wanted of an object that is not there; nothing that comes
-    /// after it is planned but removals of roles and bindings that the policy makes. The same where one object is at fault
-    /// (`InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged`) and there are such removals. Or `Contended`, when others keep changing fields of an object of theirs; of what comes after it,
-    /// only fields of objects of others are planned. Or `TargetNotOwned` or `OwnedByAnother`, when an object that is to be made
-    /// is another's; of what comes after it, only removals of objects that the policy makes are planned. Or `OwnershipPending` or `Contended`, when an object that
-    /// the guest removes has to stay for now; nothing is held up by that.
+    /// Why the steps are not all, and what of the rest is planned:
+    ///
+    /// | reason | because | of the rest |
+    /// |---|---|---|
+    /// | `TargetMissing` | fields are wanted of an object that does not exist | removals of roles and bindings that the policy makes |
+    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault, and there are such removals | these |
+    /// | `Contended` | others keep changing fields of an object of theirs | fields of objects of others |
+    /// | `TargetNotOwned`, `OwnedByAnother` | an object to be made belongs to another | removals of objects that the policy makes |
+    /// | `OwnershipPending`, `Contended` | an object that the guest removes has to stay for now | everything |
     pub waits: Option<Failure>,
     /// Why an object that the policy makes, and its guest removes, stays: it is another's.
     /// Nothing is held up by that.

@@ -225,7 +225,7 @@ impl Ending {
         !matches!(self.end, End::Gone | End::Ended(Class::Left))
     }
 
-    /// Whether a time counts that was asked for: not by a primary that is none any more, nor by a replica that does not lead.
+    /// Whether a time counts that was asked for: not by an object that no longer is a primary, nor by a replica that does not lead.
     fn asks_again(&self) -> bool {
         !matches!(self.end, End::Ended(Class::Left | Class::Standby))
     }

@@ -32,15 +32,6 @@ impl Key {
             Some(key) => Bound::Excluded(key),
         }
     }
-
-    /// A seed for back-off and resync that differs between keys; `run` makes it differ between runs of the agent.
-    pub fn seed(&self, run: u64) -> u64 {
-        self.to_string()
-            .bytes()
-            .fold(run ^ 0xcbf2_9ce4_8422_2325, |seed, byte| {
-                (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            })
-    }
 }
 
 /// By policy, then by primary. Most that are compared share the policy, and often the primary, so that no text needs to be read.

@@ -56,7 +56,7 @@ impl Controller {
             return Err(touched.end(failure));
         }
         let failed = self.memory.lock().wrote_all(&admitted.work.key, &outcome);
-        let told = touched.told_failed.take();
+        let told = touched.shown_failure.take();
         touched.reconcile.told_otherwise = told.is_some_and(|told| told != failed);
         let kept = kept.filter(|_| outcome.is_whole());
         let success = Success {
@@ -67,8 +67,8 @@ impl Controller {
         Ok(Applied { success, touched })
     }
 
-    /// Before a step that cannot be undone: asks the API server whether an object exists of which the guest was not told. Watches of two kinds lag behind the API server one apart from the other: works may be known before the
-    /// add-ons that have to go first.
+    /// Before a step that cannot be undone: asks the API server whether an object exists that the guest was not shown. Watches
+    /// of different kinds lag independently: works may be known before the add-ons that have to go first.
     async fn nothing_missed(&self, ends: bool, touched: &Touched) -> Result<(), Failure> {
         if !ends || self.accounts.are_only_asked() {
             return Ok(());
@@ -77,7 +77,7 @@ impl Controller {
             let message = format!("{object} exists, although no watch event has reported it yet");
             Failure::known(KnownReason::ReadFailed, message)
         };
-        for set in &touched.told {
+        for set in &touched.shown_sets {
             let question = set.question();
             let (place, labels) = (&question.place, &question.labels);
             let now = self.connections.list_metadata(place, labels).await?;

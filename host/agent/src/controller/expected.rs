@@ -1,7 +1,7 @@
 //! Whether what is planned for a primary is what the trial of the revision planned for it, when both rest on the same.
 
 use super::account::writes_of;
-use super::gather::Subject;
+use super::gather::ObservedState;
 use super::{Admitted, Controller};
 use crate::policies::load::Loaded;
 use std::cell::LazyCell;
@@ -33,20 +33,20 @@ impl Controller {
     pub(super) fn as_tried(
         &self,
         admitted: &Admitted,
-        subject: &Subject,
+        observed: &ObservedState,
         wanting: &Wanting<'_>,
         writes: &LazyCell<Writes, impl FnOnce() -> Writes>,
     ) -> Result<(), Failure> {
-        if subject.moved {
+        if observed.moved {
             return Ok(());
         }
         let question = Question {
             key: &admitted.work.key,
             facts: &self.facts,
-            primary: &subject.primary,
-            inputs: subject.read.as_ref(),
-            targets: &subject.targets,
-            others: &subject.others,
+            primary: &observed.primary,
+            inputs: observed.read.as_ref(),
+            targets: &observed.targets,
+            others: &observed.others,
         };
         if self.trial.is_some() {
             if !writes.is_empty() {
@@ -63,7 +63,7 @@ impl Controller {
         let Some(tried) = tried.filter(|tried| *tried != planned(writes)) else {
             return Ok(());
         };
-        match self.planned_at(admitted, subject, wanting, expected.at_seconds) {
+        match self.planned_at(admitted, observed, wanting, expected.at_seconds) {
             Some(then) if then != tried => {
                 let why = "from the same inputs, something else is planned now than when the revision was tried";
                 Err(Failure::known(KnownReason::Diverged, why).until(Some(until)))
@@ -76,12 +76,12 @@ impl Controller {
     fn planned_at(
         &self,
         admitted: &Admitted,
-        subject: &Subject,
+        observed: &ObservedState,
         wanting: &Wanting<'_>,
         now_seconds: i64,
     ) -> Option<u32> {
-        let answered = self.ask(admitted, subject, now_seconds).ok()?;
-        let lowering = self.lowering(admitted, subject, now_seconds);
+        let answered = self.ask(admitted, observed, now_seconds).ok()?;
+        let lowering = self.lowering(admitted, observed, now_seconds);
         let desired = answered.answer.lower(&lowering).ok()?;
         let open = Open::of(&desired);
         let wanting = Wanting {
@@ -92,6 +92,6 @@ impl Controller {
         let feasible = plan::plan(&wanting, &desired, &Contentions::default()).ok()?;
         let is_whole = feasible.waits.is_none() && feasible.refused.is_none();
         let steps = &feasible.plan.steps;
-        is_whole.then(|| planned(&writes_of(steps, subject.present(), &open)))
+        is_whole.then(|| planned(&writes_of(steps, observed.present(), &open)))
     }
 }

@@ -83,6 +83,7 @@ impl Controller {
             shared,
         } = self.undesired(&admitted, made);
         let kept = kept.or(shared);
+        // These do not count as pruned: nothing is desired that they would have to wait for.
         plan.steps.extend(removal.steps);
         let before = touched.primary.iter().map(|primary| &**primary);
         self.accounts.would_write(&admitted.work.key, || {

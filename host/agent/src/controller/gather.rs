@@ -31,7 +31,7 @@ pub(super) struct Gathered {
     /// The reconcile.
     pub(super) admitted: Arc<Admitted>,
     /// The primary and what the guest gets to see; `None` when the primary is gone.
-    pub(super) subject: Option<Subject>,
+    pub(super) observed: Option<ObservedState>,
     /// What was made for the primary and is no longer desired.
     pub(super) undesired: Leftovers,
     /// What was read.
@@ -39,7 +39,7 @@ pub(super) struct Gathered {
 }
 
 /// A primary that may be reconciled, and what was read for it.
-pub(super) struct Subject {
+pub(super) struct ObservedState {
     pub(super) primary: Arc<Object>,
     pub(super) view: Primary,
     /// The objects that the policy may make, each as it is.
@@ -60,7 +60,7 @@ pub(super) struct Subject {
     pub(super) room_before: u32,
 }
 
-impl Subject {
+impl ObservedState {
     /// The object that the answer is about first: a target, else the primary.
     pub(super) fn target(&self) -> &ObjectRef {
         let others = self.others.iter().map(|one| &one.object);
@@ -110,9 +110,9 @@ impl Controller {
             }
             return match read {
                 Err(failure) => Err(touched.end(failure)),
-                Ok((subject, undesired)) => Ok(Gathered {
+                Ok((observed, undesired)) => Ok(Gathered {
                     admitted: Arc::clone(&admitted),
-                    subject,
+                    observed,
                     undesired,
                     touched,
                 }),
@@ -138,7 +138,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    async fn all(&mut self) -> Result<(Option<Subject>, Leftovers), Failure> {
+    async fn all(&mut self) -> Result<(Option<ObservedState>, Leftovers), Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
         let primary = self.look_at(&self.key.primary.clone()).await?;
         let Some(primary) = primary.filter(|there| policy.is_about(there)) else {
@@ -158,12 +158,12 @@ impl Reader<'_> {
             self.locate(&primary);
             return Err(held);
         }
-        let subject = match policy.world.requires() {
+        let observed = match policy.world.requires() {
             true => self.required(primary).await?,
             false => self.of_primary_alone(primary).await,
         };
-        let undesired = self.moved_from(&subject).await;
-        Ok((Some(subject), undesired))
+        let undesired = self.moved_from(&observed).await;
+        Ok((Some(observed), undesired))
     }
 
     /// Whether the primary may be reconciled at all.
@@ -191,14 +191,14 @@ impl Reader<'_> {
     }
 
     /// A guest that is asked for nothing but its answer writes fields of the primary.
-    async fn of_primary_alone(&mut self, primary: Arc<Object>) -> Subject {
+    async fn of_primary_alone(&mut self, primary: Arc<Object>) -> ObservedState {
         let described = &self.loaded.revision.decide;
         let ObjectRef {
             api_version, kind, ..
         } = &primary.reference;
         self.touched.reconcile.target = Some(primary.reference.clone());
         let declared = described.declared(api_version, kind);
-        Subject {
+        ObservedState {
             view: declared.primary(&primary),
             time_added: self.time_added(&primary).await,
             primary,
@@ -228,7 +228,7 @@ impl Reader<'_> {
     }
 
     /// Asks the guest what it needs and reads it, until it needs nothing new.
-    async fn required(&mut self, primary: Arc<Object>) -> Result<Subject, Failure> {
+    async fn required(&mut self, primary: Arc<Object>) -> Result<ObservedState, Failure> {
         let (controller, described) = (self.controller, &self.loaded.revision.decide);
         let view = inputs::primary(&primary, described)?;
         let limits = controller.kubeconfig_limits;
@@ -264,7 +264,7 @@ impl Reader<'_> {
         let read = compared.then(|| expected::inputs(&found, &inputs));
         let written = self.written(&primary, &found, targets, &others).await?;
         let (targets, others, moved) = written;
-        Ok(Subject {
+        Ok(ObservedState {
             time_added: self.time_added(&primary).await,
             primary,
             view,

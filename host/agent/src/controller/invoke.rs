@@ -1,7 +1,7 @@
 //! Stage 5, invoke: asks the guest what it wants. A call blocks the thread that it is on; the pool sees to it that a
 //! hanging guest does not hold up other policies.
 
-use crate::controller::gather::{Gathered, Subject};
+use crate::controller::gather::{Gathered, ObservedState};
 use crate::controller::{Admitted, Controller, Ended};
 use std::sync::Arc;
 use transom_core::catalogue::guest::Guest;
@@ -22,14 +22,14 @@ pub(super) struct Proposed {
 impl Controller {
     /// Asks the guest that decides; nobody is asked about a primary that is gone.
     pub(super) fn invoke(&self, gathered: Gathered) -> Result<Proposed, Box<Ended>> {
-        let Some(subject) = &gathered.subject else {
+        let Some(observed) = &gathered.observed else {
             return Ok(Proposed {
                 gathered,
                 answer: None,
             });
         };
         let key = &gathered.admitted.work.key;
-        match self.ask(&gathered.admitted, subject, self.clock.now_seconds()) {
+        match self.ask(&gathered.admitted, observed, self.clock.now_seconds()) {
             Err(failure) => Err(gathered.touched.end(failure)),
             Ok(Timed {
                 answer,
@@ -50,23 +50,23 @@ impl Controller {
     pub(super) fn ask(
         &self,
         admitted: &Admitted,
-        subject: &Subject,
+        observed: &ObservedState,
         now_seconds: i64,
     ) -> Result<Timed<Box<dyn Answer>>, Failure> {
         let loaded = &admitted.loaded;
         let (guest, described) = (&loaded.decide, &loaded.revision.decide);
         let question = Question {
             context: &self.context_at(described, now_seconds),
-            object: &subject.primary,
-            primary: &subject.view,
+            object: &observed.primary,
+            primary: &observed.view,
             described,
-            inputs: &subject.inputs,
+            inputs: &observed.inputs,
         };
         guest
             .decide(&loaded.limits, &question)
             .and_then(|call| self.answer(loaded, &admitted.work.key, guest.decides_by(), call))
             .and_then(|answered| {
-                let data = self.template_data(&subject.primary);
+                let data = self.template_data(&observed.primary);
                 let policy = &loaded.revision.policy;
                 answered.map_err(|refusal| requirements::refused(policy, &data, described, refusal))
             })

@@ -1,7 +1,7 @@
 //! Stage 6, plan: from what the guest wants to ordered steps with nothing left to choose. `core::plan` decides.
 
 use crate::controller::account::writes_of;
-use crate::controller::gather::{Leftovers, Subject};
+use crate::controller::gather::{Leftovers, ObservedState};
 use crate::controller::invoke::Proposed;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::cell::LazyCell;
@@ -88,15 +88,15 @@ impl Controller {
         let admitted = gathered.admitted;
         let key = &admitted.work.key;
         let (mut desires, mut time_added) = (Desires::none(key), TimeAdded::SetByCluster);
-        if let Some((subject, answer)) = gathered.subject.zip(answer) {
-            match self.desired(&admitted, &subject, &*answer, &mut touched) {
+        if let Some((observed, answer)) = gathered.observed.zip(answer) {
+            match self.desired(&admitted, &observed, &*answer, &mut touched) {
                 Ok(desired) => desires = desired,
                 Err(failure) => return Err(touched.end(failure)),
             }
-            time_added = subject.time_added;
+            time_added = observed.time_added;
             // Of what was read the plan holds about half; the rest is freed before waiting for a server.
-            let before = subject.room_before;
-            drop(subject);
+            let before = observed.room_before;
+            drop(observed);
             let used = touched.room.used();
             touched.room.back(before + (used - before) / 2);
         }
@@ -151,31 +151,31 @@ impl Controller {
     fn desired(
         &self,
         admitted: &Admitted,
-        subject: &Subject,
+        observed: &ObservedState,
         answer: &dyn Answer,
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
         let revision = &admitted.loaded.revision;
-        let lowering = self.lowering(admitted, subject, self.clock.now_seconds());
+        let lowering = self.lowering(admitted, observed, self.clock.now_seconds());
         let desired = answer.lower(&lowering)?;
         let answered = answer.waits(&lowering)?;
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
         let digest = digest.as_deref().unwrap_or_default();
-        let stamp = Stamp::of(&admitted.work.key, &subject.primary, digest, component);
+        let stamp = Stamp::of(&admitted.work.key, &observed.primary, digest, component);
         let wanting = Wanting {
-            targets: &subject.targets,
-            others: &subject.others,
-            time_added: subject.time_added,
-            ..self.wanting(admitted, &subject.primary, &stamp)
+            targets: &observed.targets,
+            others: &observed.others,
+            time_added: observed.time_added,
+            ..self.wanting(admitted, &observed.primary, &stamp)
         };
         let looks = self.accounts.keeps_writes() || self.compares(&admitted.loaded);
         let open = Open::of(if looks { &desired } else { &[] });
         let desires = self.feasible((&wanting, desired), answered, touched)?;
-        let writes = LazyCell::new(|| writes_of(&desires.plan.steps, subject.present(), &open));
+        let writes = LazyCell::new(|| writes_of(&desires.plan.steps, observed.present(), &open));
         self.accounts.would_write(wanting.key, || writes.clone());
         let is_whole = desires.waits.is_none() && desires.refused.is_none();
         if is_whole {
-            self.as_tried(admitted, subject, &wanting, &writes)?;
+            self.as_tried(admitted, observed, &wanting, &writes)?;
         }
         drop(writes);
         Ok(desires)
@@ -185,19 +185,19 @@ impl Controller {
     pub(super) fn lowering<'a>(
         &'a self,
         admitted: &'a Admitted,
-        subject: &'a Subject,
+        observed: &'a ObservedState,
         now_seconds: i64,
     ) -> Lowering<'a> {
         let revision = &admitted.loaded.revision;
         Lowering {
             policy: &revision.policy,
             guest: &revision.decide,
-            data: self.template_data(&subject.primary),
-            primary: &subject.view,
-            target: subject.target(),
-            inputs: &subject.inputs,
-            kubeconfigs: &subject.kubeconfigs,
-            secrets: &subject.secrets,
+            data: self.template_data(&observed.primary),
+            primary: &observed.view,
+            target: observed.target(),
+            inputs: &observed.inputs,
+            kubeconfigs: &observed.kubeconfigs,
+            secrets: &observed.secrets,
             now_seconds,
         }
     }

@@ -23,9 +23,9 @@ pub(super) struct Touched {
     pub(super) needed: BTreeMap<ObjectRef, Seen>,
     /// The sets whose change calls for another reconcile.
     pub(super) sets: Vec<SeenSet>,
-    /// Every set that the guest was told.
-    pub(super) told: Vec<SeenSet>,
-    /// Every object that the guest was told is absent.
+    /// Every set that the guest was shown.
+    pub(super) shown_sets: Vec<SeenSet>,
+    /// Every object that was absent for the guest.
     pub(super) absent: BTreeSet<ObjectRef>,
     /// The primary as it was read.
     pub(super) primary: Option<Arc<Object>>,
@@ -40,8 +40,8 @@ pub(super) struct Touched {
     pub(super) ask_again_at: Option<i64>,
     /// Whether the guest that decides answered.
     pub(super) answered: bool,
-    /// The failed write that the guest was told of, if it asked for that.
-    pub(super) told_failed: Option<Option<FailedWrite>>,
+    /// What the guest was shown of a failed write, if it asked for that: the failure, or that there is none.
+    pub(super) shown_failure: Option<Option<FailedWrite>>,
     /// The room that this reconcile holds for what it reads.
     pub(super) room: Room,
     /// When the first certificate expires in what is desired, in seconds since 1970.
@@ -56,7 +56,7 @@ impl Touched {
             objects: BTreeMap::new(),
             needed: BTreeMap::new(),
             sets: Vec::new(),
-            told: Vec::new(),
+            shown_sets: Vec::new(),
             absent: BTreeSet::new(),
             primary: None,
             others: Vec::new(),
@@ -64,7 +64,7 @@ impl Touched {
             resyncs: admitted.resyncs,
             ask_again_at: None,
             answered: false,
-            told_failed: None,
+            shown_failure: None,
             room,
             ends_seconds: None,
         }
@@ -87,7 +87,7 @@ impl Touched {
         self.saw(reference, seen);
     }
 
-    /// Of a target only this counts from now on, and what needs saw of it.
+    /// From now on only a change of `seen`, and of what needs read of the target, triggers a reconcile.
     pub(super) fn narrow(&mut self, target: &ObjectRef, mut seen: Seen) {
         if let Some(needed) = self.needed.get(target) {
             seen.add(needed.clone());
@@ -95,10 +95,10 @@ impl Touched {
         self.objects.insert(target.clone(), seen);
     }
 
-    /// Records a set that the guest is told, in place of an earlier answer to the same question.
+    /// Records a set that the guest is shown, in place of an earlier answer to the same question.
     pub(super) fn tells(&mut self, set: SeenSet) {
-        self.told.retain(|one| !one.is_about(set.question()));
-        self.told.push(set);
+        self.shown_sets.retain(|one| !one.is_about(set.question()));
+        self.shown_sets.push(set);
     }
 
     /// The primary and the objects that others made, as they were read.

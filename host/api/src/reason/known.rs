@@ -79,17 +79,17 @@ words! {
         "The policy has changed as many primaries in this interval as spec.limits allows. Nothing is written for this \
          one until that is approved, or no longer wanted.",
         "Look at status.limits of the policy. If the changes are right, approve the digest that stands there, with \
-         `transom approve POLICY DIGEST`, or raise the limit. If they are not, mend their cause: what is no \
+         `transom approve POLICY DIGEST`, or raise the limit. If they are not, fix their cause: what is no \
          longer wanted is not written.";
     // What was applied, while a guest fails.
     Stale, Invalid:
         "The guest has failed for this primary for longer than spec.onFailure allows. What was applied stays as it is, and \
          may be wrong by now.",
-        "Mend what the message says about the guest: use another version of it, or other settings. The agent asks it again \
+        "Fix what the message says about the guest: use another version of it, or other settings. The agent asks it again \
          when an input, the policy or the component changes.";
     Withdrawn, Invalid:
         "The guest has failed for this primary for longer than spec.onFailure allows, so what was applied was taken back.",
-        "Mend what the message says about the guest: use another version of it, or other settings. What the guest wants then \
+        "Fix what the message says about the guest: use another version of it, or other settings. What the guest wants then \
          is applied again.";
     // Waiting.
     InputTerminating, Waiting: "A required object is being deleted.",
@@ -180,7 +180,7 @@ words! {
     CertificateKeyMismatch, Invalid: "The client certificate and the key do not belong together.",
         "Put the key that belongs to the certificate into the user entry.";
     CertificateExpired, Invalid: "A certificate has expired.", "Renew the certificate in the source.";
-    // Only time mends this one.
+    // Only time helps here.
     CertificateNotYetValid, Missing: "A certificate is not valid yet.", "Check the clocks, or wait until it is valid.";
     ContextUnresolved, Invalid: "The current-context of the result does not lead to a cluster and a user.",
         "Fix current-context and contexts in the source.";
@@ -257,7 +257,7 @@ words! {
     CasesInvalid, Invalid: "The cases that travel with the component cannot be read, or exceed a limit.",
         "Build the component again with `transom build`.";
     CasesFailed, Invalid: "A case that travels with the component does not get the answer that it expects.",
-        "Run `transom test COMPONENT`, which shows the difference. Mend the guest or the case, and build the component again.";
+        "Run `transom test COMPONENT`, which shows the difference. Fix the guest or the case, and build the component again.";
     PolicyInvalid, Invalid: "The policy is invalid.", "Fix the field named in the message.";
     TaintKeyTaken, Invalid: "Another policy owns one of this policy's taint keys on the same objects.",
         "Remove the key named in the message from taintKeys of one of the two policies, or delete one of them. The \

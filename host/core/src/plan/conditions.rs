@@ -21,15 +21,15 @@ impl Conditions {
     /// Reads the value that a guest wants `status.conditions` to have.
     ///
     /// # Errors
-    /// What is wrong with it, as a predicate: `is no list`.
+    /// What is wrong with it, as a predicate: `is not a list`.
     pub fn parse(value: Value) -> Result<Self, String> {
         let Value::Array(list) = value else {
-            return Err("is no list".to_owned());
+            return Err("is not a list".to_owned());
         };
         let (mut seen, mut conditions) = (BTreeSet::new(), Vec::new());
         for (at, one) in list.into_iter().enumerate() {
             let Value::Object(condition) = one else {
-                return Err(format!("has an element {at} that is no map"));
+                return Err(format!("has an element {at} that is not a map"));
             };
             if let Some(why) = wrong(&condition) {
                 return Err(format!("has an element {at} {why}"));
@@ -130,13 +130,13 @@ fn wrong(condition: &Map<String, Value>) -> Option<String> {
     let message = condition.get("message");
     if message.is_some_and(|message| !message.is_string()) || !is_text("message") {
         return Some(format!(
-            "whose message is no text of at most {MAX_TEXT} bytes"
+            "whose message is not a text of at most {MAX_TEXT} bytes"
         ));
     }
     let generation = condition.get("observedGeneration");
     generation
         .is_some_and(|generation| !generation.is_i64())
-        .then(|| "whose observedGeneration is no number".to_owned())
+        .then(|| "whose observedGeneration is not a number".to_owned())
 }
 
 /// An element as wanted. Fields that no answer has stay.
@@ -281,8 +281,8 @@ mod tests {
         };
         let long = "m".repeat(MAX_TEXT + 1);
         for (value, why) in [
-            (Value::Null, "is no list"),
-            (json!([1]), "element 0 that is no map"),
+            (Value::Null, "is not a list"),
+            (json!([1]), "element 0 that is not a map"),
             (with("lastTransitionTime", json!(THEN)), "the host sets"),
             (with("extra", json!(1)), "a field that no condition"),
             (with("type", json!("")), "without a type"),

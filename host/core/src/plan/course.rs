@@ -1,4 +1,4 @@
-//! Plans one of the things that are desired, and says what of the rest is planned when it cannot be.
+//! Plans one desire, and decides which of the later ones are still planned when that is not possible.
 
 use super::contention::Contentions;
 use super::desired::Desired;
@@ -8,7 +8,7 @@ use crate::policy::rbac;
 use crate::reference::ObjectRef;
 use transom_api::KnownReason;
 
-/// What of the rest is planned.
+/// Which of the later desires are still planned after one failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     All,
@@ -17,7 +17,7 @@ pub(super) enum Rest {
     /// The removals of objects that the policy makes: what is taken away must not outlive that something else cannot be
     /// made. An object of others stays, because what replaces it may be just that.
     Removals,
-    /// Those of them that give rights. Whoever can hold up one object must not keep a right by that.
+    /// Only removals of objects that give rights: who blocks one object must not keep a right by that.
     Rights,
 }
 
@@ -31,7 +31,7 @@ impl Rest {
         }
     }
 
-    /// What is planned from one on that is not planned.
+    /// The same after one of them was left out.
     pub(super) fn after_gap(self) -> Self {
         match self {
             Self::FieldsOfOthers => Self::Rights,
@@ -44,11 +44,11 @@ impl Rest {
 pub(super) enum Hindered {
     /// Nothing at all is planned.
     Fails(Failure),
-    /// This of the rest is planned.
+    /// Only these of the later desires are planned.
     Waits(Failure, Rest),
-    /// All of the rest is planned, but the plan does not count as whole: it is a removal that may be possible later.
+    /// A removal that may be possible later: all later desires are planned, but the plan does not count as whole.
     Later(Failure),
-    /// A removal that is none of ours holds nothing up.
+    /// A removal of an object that is not ours; it holds nothing up.
     Refused(Failure),
 }
 

@@ -124,10 +124,12 @@ impl Outcome {
         })
     }
 
-    /// Whether a step of a plan is carried out after these: the steps before it succeeded, or all that failed are removals, as
-    /// it is one itself, and failed by what an admission webhook or another writer says of their one object. What takes a right
-    /// away is carried out after any write that failed by what is said of its one object: whoever can hold that up must not keep
-    /// the right. What is pruned waits all the same for what is desired: nothing is pruned until all is written.
+    /// Whether a step of a plan is carried out after these. A step runs if all steps before it succeeded. Exceptions:
+    ///
+    /// - A removal also runs after removals that an admission webhook or another writer refused: each concerns one object.
+    /// - A step that takes a right away also runs after any write that failed because of its one object: who can block that
+    ///   object must not keep the right.
+    /// - A pruned object always waits for what is desired: nothing is pruned until everything is written.
     pub fn permits(&self, plan: &Plan, next: &Step) -> bool {
         let takes_right = takes_right(&plan.primary, next);
         let is_pruned = |target: &ObjectRef| plan.pruned.contains(target);

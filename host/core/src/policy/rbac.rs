@@ -161,13 +161,13 @@ fn text<'a>(field: &str, value: &'a Value) -> Checked<&'a str> {
     match value.as_str() {
         Some(text) if text.contains('*') => wrong(field, "has `*`: rights are named one by one"),
         Some(text) => Ok(text),
-        None => wrong(field, "is no text"),
+        None => wrong(field, "is not a text"),
     }
 }
 
 fn map<'a>(field: &str, value: &'a Value, keys: &[&str]) -> Checked<&'a Map<String, Value>> {
     let Some(map) = value.as_object() else {
-        return wrong(field, "is no map");
+        return wrong(field, "is not a map");
     };
     match map.keys().find(|key| !keys.contains(&key.as_str())) {
         Some(key) => wrong(
@@ -186,7 +186,7 @@ fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<Vec<H
         let field = format!("{field}.{key}");
         match map.get(key).map(Value::as_array) {
             None => Ok(Vec::new()),
-            Some(None) => wrong(field, "is no list"),
+            Some(None) => wrong(field, "is not a list"),
             Some(Some(values)) => values.iter().map(|value| text(&field, value)).collect(),
         }
     };

@@ -146,8 +146,8 @@ impl Reader<'_> {
         Ok(claimed)
     }
 
-    /// Has fewer changes of a target count: of one that is made once whether it is there and what the policy may write of it,
-    /// and of a shared one that another primary keeps not who that is.
+    /// Narrows which changes of a target trigger a reconcile. Of a target that is made once: whether it exists, and the fields
+    /// that the policy may write. Of a shared target that another primary keeps: everything but who keeps it.
     fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
         let policy = &self.loaded.revision.policy;
         let data = self.controller.template_data(primary);

@@ -56,7 +56,7 @@ impl Reader<'_> {
                 }
                 Form::FailedWrite => {
                     let failed = self.controller.memory.lock().failed_write(self.key);
-                    self.touched.told_failed = Some(failed.clone());
+                    self.touched.shown_failure = Some(failed.clone());
                     one.value = Some(failed.map(InputValue::FailedWrite).unwrap_or_default());
                 }
                 Form::Access(review) => one.value = Some(self.access(review).await?),

@@ -1,6 +1,6 @@
 //! Reading for one reconcile: within its room, and so that every change of what is read calls for another reconcile.
 
-use super::{Leftovers, Reader, Subject};
+use super::{Leftovers, ObservedState, Reader};
 use crate::controller::{Admitted, Controller, Touched};
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -165,12 +165,12 @@ impl Reader<'_> {
     /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
     /// after the targets were written, which a failure to read it does not hold up. Nothing when the policy prunes nothing:
     /// changes of what it left to others call for no reconcile.
-    pub(super) async fn moved_from(&mut self, subject: &Subject) -> Leftovers {
+    pub(super) async fn moved_from(&mut self, observed: &ObservedState) -> Leftovers {
         let (candidates, unread) = match self.loaded.revision.policy.own.prune {
             PruneSpec::Never => (Vec::new(), None),
             PruneSpec::WhenSourceDeleted => {
                 match self
-                    .outputs_except(subject.certain.as_ref(), &subject.targets)
+                    .outputs_except(observed.certain.as_ref(), &observed.targets)
                     .await
                 {
                     Ok(candidates) => (candidates, None),
@@ -186,7 +186,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Every output of the key but one, with the objects that keep it. Those that were read as targets are not read again.
+    /// Reads every object made for the primary except `target`, with the objects that keep it. Targets that were read before are
+    /// not read again.
     pub(super) async fn outputs_except(
         &mut self,
         target: Option<&ObjectRef>,
@@ -252,7 +253,7 @@ impl Reader<'_> {
         Ok(objects)
     }
 
-    /// The same, of what a cluster keeps; what it would have to request counts as absent.
+    /// Like `look`, but only from what is kept in memory: an object that would have to be requested counts as absent.
     pub(super) async fn look_kept(
         &mut self,
         references: &[ObjectRef],
@@ -271,7 +272,7 @@ impl Reader<'_> {
         Ok(objects)
     }
 
-    /// The same, without a word about which of their changes count.
+    /// Like `look`, but does not record which of their changes trigger a reconcile.
     pub(super) async fn look_only(
         &mut self,
         references: &[ObjectRef],

@@ -1,4 +1,4 @@
-//! What may be written beside what a guest was shown of it: an answer rests on what was shown.
+//! Compares the objects that may be written with what the guest was shown of them: its answer rests on that.
 
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -15,7 +15,7 @@ pub(super) fn shown<'a>(found: &'a [Found], object: &ObjectRef) -> Option<&'a Ar
     shown.find(|shown| shown.reference == *object)
 }
 
-/// That a target went after the guest was shown it. It would be made again by an answer that takes it for there.
+/// The failure for a target that was deleted after the guest was shown it: an answer that takes it for there would make it again.
 pub(super) fn gone_since(object: &ObjectRef) -> Failure {
     let message = format!("{object} was deleted after the guest was shown it");
     Failure::known(KnownReason::WriteConflict, message).about([object.clone()])
