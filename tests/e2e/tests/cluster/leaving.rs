@@ -3,20 +3,17 @@
 
 use crate::access::{CLUSTERS, PREFIX};
 use crate::admitted::Refusal;
-use crate::importing::two_servers;
 use crate::objects::CLUSTERS as HOSTED_IN;
-use crate::stage::{
-    CRDS as OF_OTHERS, DEADLINE, HOME, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage, policies_at,
-};
+use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_e2e::stage::put;
-use transom_test_cluster::{Cluster, Options, wait};
+use transom_test_cluster::wait;
 
 pub(crate) const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
 pub(crate) const ADDON: (&str, &str) = (
@@ -569,61 +566,5 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
             .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await
-    })
-}
-
-#[test]
-fn a_hosted_cluster_leaves_a_hub_on_another_server_which_is_down_meanwhile() -> Result<()> {
-    on_stage(async |stage| {
-        let hub = Cluster::start(&Options::default()).await?;
-        hub.install_crds(&[OF_OTHERS[1]]).await?;
-        let account = hub.service_account(HOME, "agent").await?;
-        stage.guard.look_for_token(&account);
-        let folder = stage.cluster.folder().join("policies-detach-hub");
-        for name in ["auto-import", "detach"] {
-            let text = fs::read_to_string(program::policy(name))?;
-            let mut policy: Value = serde_yaml::from_str(&text)?;
-            policy["spec"]["limits"] = program::unlimited();
-            policy["spec"]["guests"]["decide"]["settings"]["hub"] = json!("hub");
-            let grant = policy["spec"]["grant"].as_object_mut();
-            for rules in grant.context("no grant")?.values_mut() {
-                let of_hub = |rule: &&mut Value| rule["kind"] == MANAGED.1;
-                let rules = rules.as_array_mut().into_iter().flatten().filter(of_hub);
-                rules.for_each(|rule| rule["cluster"] = json!("hub"));
-            }
-            fs::create_dir_all(folder.join(name))?;
-            fs::write(folder.join(name).join("policy.yaml"), policy.to_string())?;
-        }
-        let path = folder.to_str().context("the folder has another name")?;
-        let (name, cluster) = ("import-parting", (None, "host-1-import-parting"));
-        stage.ready(name, false).await?;
-        let (agent, [mark, there]) = two_servers(stage, &hub, &account, path).await?;
-        let on_hub = hub.objects();
-        on_hub.wait_for(MANAGED, cluster, Value::is_object).await?;
-        let hosted = (Some(HOSTED_IN), name);
-        let is_held = |there: &Value| finalizers(there).contains(&"transom.dev/detach");
-        stage.objects().wait_for(HOSTED, hosted, is_held).await?;
-        // A server that starts denies everything until it has read its roles, so this is looked at before.
-        let denied = hub.audit().since(there)?.into_iter();
-        let denied: Vec<_> = denied
-            .filter(|line| line.user == account.name() && !line.allowed)
-            .collect();
-        ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
-        // While the hub cannot be asked, it is not known whether its ManagedCluster is gone.
-        hub.apiserver().kill()?;
-        stage.delete(HOSTED, Some(HOSTED_IN), name).await?;
-        let unread = [r#""policy":"detach""#, r#""reason":"ServerUnavailable""#];
-        agent.wait_for_lines(1, &unread)?;
-        let left = stage.get(HOSTED, hosted.0, name).await?;
-        ensure!(left.is_some(), "released without an answer of the hub");
-        hub.restart_apiserver().await?;
-        on_hub.wait_for(MANAGED, cluster, Value::is_null).await?;
-        stage
-            .objects()
-            .wait_for(HOSTED, hosted, Value::is_null)
-            .await?;
-        agent.stop()?;
-        stage.nothing_denied(mark).await?;
-        Ok(())
     })
 }
