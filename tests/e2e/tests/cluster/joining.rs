@@ -1,9 +1,10 @@
 //! The real other side: the registration agent of Open Cluster Management joins a hub on which only Transom's policies run.
 //! Two API servers; the controller manager of Kubernetes signs the certificates and does nothing else.
 
-use crate::access::CLUSTERS;
+use crate::access::{CLUSTERS, PREFIX};
 use crate::availability::LEASE_NAME;
 use crate::inputs::{LEASE, REQUEST};
+use crate::leaving::WORK;
 use crate::spoke::{
     AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, JOINERS, Spoke, controllers, is_tainted, says,
 };
@@ -14,7 +15,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use transom_core::time::parse_rfc3339;
+use transom_core::time::{format_rfc3339, parse_rfc3339};
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
@@ -25,6 +26,9 @@ const POLICIES: [&str; 4] = [
     "client-certificates",
     "cluster-access",
 ];
+const BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+/// Whether the clock of a cluster is that of its hub.
+const CLOCK: &str = "ManagedClusterConditionClockSynced";
 /// How long the agent of a cluster may be silent whose lease lasts a second.
 const GRACE_SECONDS: i64 = 5;
 
@@ -97,7 +101,8 @@ async fn stays_available(stage: &Stage, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Rows of `availability`: L12, L13, L14, L15.
+/// Rows of `availability`: C05, L12, L13, L14, L15.
+/// Rows of `cluster-access`: A07.
 #[test]
 fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
     on_stage(async |stage| {
@@ -119,11 +124,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         let accepts = |accepts: bool| json!({"spec": {"hubAcceptsClient": accepts, "leaseDurationSeconds": 1}});
         stage.patch(MANAGED, None, &name, accepts(true)).await?;
         let joined = wait_for(stage, &name, "an available cluster", |cluster| {
-            let all = [
-                "ManagedClusterJoined",
-                AVAILABLE,
-                "ManagedClusterConditionClockSynced",
-            ];
+            let all = ["ManagedClusterJoined", AVAILABLE, CLOCK];
             all.iter().all(|kind| says(cluster, kind, "True")) && !is_tainted(cluster)
         });
         let joined = joined
@@ -165,18 +166,45 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
             says(cluster, AVAILABLE, "Unknown") && is_tainted(cluster)
         })
         .await?;
-        let agent = spoke.agent("registration-2.log")?;
-        wait_for(stage, &name, "an available cluster again", |cluster| {
-            says(cluster, AVAILABLE, "True") && !is_tainted(cluster)
+        // Its last heartbeat says another time than the hub has, and no other one follows.
+        let past = format_rfc3339(renewed(stage, &name).await? - 301);
+        let beat = json!({"spec": {"renewTime": past.replace('Z', ".000000Z")}});
+        stage.patch(LEASE, Some(&name), LEASE_NAME, beat).await?;
+        wait_for(stage, &name, "a clock that is behind", |cluster| {
+            says(cluster, CLOCK, "False") && says(cluster, AVAILABLE, "Unknown")
         })
         .await?;
-        // It is denied, and accepted again.
+        let agent = spoke.agent("registration-2.log")?;
+        wait_for(stage, &name, "an available cluster again", |cluster| {
+            [AVAILABLE, CLOCK]
+                .iter()
+                .all(|kind| says(cluster, kind, "True"))
+                && !is_tainted(cluster)
+        })
+        .await?;
+        // It is denied while it has a work, and accepted again.
+        let [registration, work] =
+            ["registration", "work"].map(|what| format!("{PREFIX}{name}:{what}"));
+        let body = json!({"apiVersion": WORK.0, "kind": WORK.1, "spec": {}, "metadata": {"name": "kept", "namespace": name}});
+        stage.objects().create(body).await?;
         stage.patch(MANAGED, None, &name, accepts(false)).await?;
         wait_for(stage, &name, "a denied cluster", |cluster| {
             says(cluster, "HubAcceptedManagedCluster", "False")
                 && says(cluster, AVAILABLE, "Unknown")
         })
         .await?;
+        let here = Some(name.as_str());
+        let gone = async |binding: &str| {
+            let place = (here, binding);
+            stage
+                .objects()
+                .wait_for(BINDING, place, Value::is_null)
+                .await
+        };
+        gone(&registration).await?;
+        ensure!(stage.get(BINDING, here, &work).await?.is_some());
+        stage.delete(WORK, here, "kept").await?;
+        gone(&work).await?;
         stage.patch(MANAGED, None, &name, accepts(true)).await?;
         let again = wait_for(
             stage,
@@ -208,7 +236,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         drop(agent);
         stage.delete(MANAGED, None, &name).await?;
         wait::until("the roles are gone", DEADLINE, async || {
-            let role = format!("{}{name}", crate::access::PREFIX);
+            let role = format!("{PREFIX}{name}");
             let found = stage
                 .get(("rbac.authorization.k8s.io/v1", "ClusterRole"), None, &role)
                 .await?;
