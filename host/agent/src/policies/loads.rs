@@ -292,11 +292,11 @@ impl Loads {
     /// Begins the jobs that may begin now.
     fn begin(&mut self) {
         loop {
-            let places = self.places();
+            let in_queue = self.in_queue();
             let next = self
                 .queue
                 .iter()
-                .position(|job| self.may_begin(job, &places));
+                .position(|job| self.may_begin(job, &in_queue));
             let Some(job) = next.and_then(|at| self.queue.remove(at)) else {
                 return;
             };

@@ -146,24 +146,22 @@ impl Cache {
 
     /// Checks that one of the watches that cover a scope was listed completely.
     pub(super) fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
-        let covering = || self.watches.iter().filter(|one| one.scope.holds(scope));
-        let is_fault = |one: &Watched| one.failure.is_some() && !one.answered;
-        let is_listed = |one: &Watched| one.is_missing() || one.synced && !is_fault(one);
         let failed = |reason, why: &str| {
             let message = format!("failed to list {}: {why}", scope.kind);
             Err(ReadFailure { reason, message })
         };
-        if covering().any(is_listed) {
-            return Ok(());
-        }
         let unlisted = KnownReason::ServerUnavailable;
-        match covering().next() {
-            Some(watched) => match &watched.failure {
-                Some(fault) if !watched.answered => failed(fault.reason, &fault.message),
-                _ => failed(unlisted, "the list is not complete yet"),
-            },
-            None => failed(unlisted, "it is not watched yet"),
-        }
+        let listed = |watched: &Watched| match &watched.failure {
+            _ if watched.is_missing() => Ok(()),
+            Some(fault) if !watched.answered => failed(fault.reason, &fault.message),
+            _ if watched.synced => Ok(()),
+            _ => failed(unlisted, "the list is not complete yet"),
+        };
+        let covering = self.watches.iter().filter(|one| one.scope.holds(scope));
+        covering
+            .map(listed)
+            .reduce(|first, next| first.or_else(|why| next.map_err(|_| why)))
+            .unwrap_or_else(|| failed(unlisted, "it is not watched yet"))
     }
 
     /// The objects of some watches that carry the agent's label; without duplicates.

@@ -14,63 +14,69 @@ const READING: usize = 2;
 /// How many jobs ask registries at once, counting those that take longer than [`GRACE`]: each has a process for it.
 const PULLING: usize = 4;
 
-/// What runs and what is held, counted once for all jobs of the queue: there may be thousands.
-pub(super) struct Places {
+/// What the queue holds, counted once for all jobs in it: there may be thousands.
+pub(super) struct InQueue {
     /// Whether any job uses builtin guests only.
     builtin: bool,
-    /// Whether a slow job that reads may begin.
-    slow_reads: bool,
-    /// How many jobs read what is near, without slow ones.
-    near: usize,
-    /// How many ask registries, without slow ones and those that take long.
-    far: usize,
-    /// How many queued jobs hold what they read near, and from registries.
-    held: [usize; 2],
-    /// Whether there is room for one more job of builtin guests, one that loads quickly, and a slow one.
-    room: [bool; 3],
+    /// Whether a slow job holds what it read.
+    slow: bool,
+    /// How many other jobs hold what they read near.
+    read: usize,
+    /// How many other jobs hold what they pulled.
+    pulled: usize,
 }
 
 impl Loads {
-    /// Counts what runs and what is held.
-    pub(super) fn places(&self) -> Places {
-        let of = |kind| self.running.values().filter(move |one| one.kind == kind);
-        let quick = |running: &&Running| running.since.elapsed() < GRACE;
-        let holding = || self.queue.iter().filter(|job| job.holds());
-        let held = |pulls| holding().filter(move |job| !job.slow && job.pulls == pulls);
-        let reading = |kind| of(kind).filter(|running| !running.slow);
-        let quickly = of(JobKind::Quick).filter(quick).count();
-        Places {
+    /// Counts what the queue holds.
+    pub(super) fn in_queue(&self) -> InQueue {
+        let mut in_queue = InQueue {
             builtin: self.builtin(),
-            // Only as slow jobs end, so that what they hold is bounded, too.
-            slow_reads: !self.running.values().any(|running| running.slow)
-                && !holding().any(|job| job.slow),
-            near: reading(JobKind::Reading).count(),
-            far: reading(JobKind::Pulling).filter(quick).count(),
-            held: [false, true].map(|pulls| held(pulls).count()),
-            room: [
-                of(JobKind::Builtin).count() < AT_ONCE,
-                quickly < AT_ONCE && of(JobKind::Quick).count() < AT_MOST,
-                of(JobKind::Slow).next().is_none(),
-            ],
+            slow: false,
+            read: 0,
+            pulled: 0,
+        };
+        for job in self.queue.iter().filter(|job| job.holds()) {
+            match (job.slow, job.pulls) {
+                (true, _) => in_queue.slow = true,
+                (false, false) => in_queue.read += 1,
+                (false, true) => in_queue.pulled += 1,
+            }
         }
+        in_queue
     }
 
     /// Whether a job may begin. A policy has one job at a time; builtin guests come first and wait for no file.
-    pub(super) fn may_begin(&self, job: &Job, places: &Places) -> bool {
+    pub(super) fn may_begin(&self, job: &Job, in_queue: &InQueue) -> bool {
         let mut running = self.running.values();
         if job.rests() || running.any(|running| running.policy == job.name) {
             return false;
         }
-        let [builtin, quick, slow] = places.room;
-        let held = places.held[usize::from(job.pulls)];
-        match job.kind() {
-            JobKind::Reading | JobKind::Pulling if job.slow => places.slow_reads,
-            JobKind::Reading => places.near + held < READING,
+        let kind = job.kind();
+        let same = || self.running.values().filter(|running| running.kind == kind);
+        let quick = |running: &&Running| running.since.elapsed() < GRACE;
+        match kind {
+            // Only as slow jobs end, so that what they hold is bounded, too.
+            JobKind::Reading | JobKind::Pulling if job.slow => {
+                !in_queue.slow && !self.running.values().any(|running| running.slow)
+            }
             // A registry that is slow holds up nothing that is near.
-            JobKind::Pulling => places.far + held < READING && self.may_pull(job),
-            JobKind::Builtin => builtin,
-            JobKind::Quick => !places.builtin && quick,
-            JobKind::Slow => !places.builtin && slow,
+            JobKind::Reading | JobKind::Pulling => {
+                let is_near = kind == JobKind::Reading;
+                let reading = same().filter(|running| !running.slow && (is_near || quick(running)));
+                let held = if job.pulls {
+                    in_queue.pulled
+                } else {
+                    in_queue.read
+                };
+                reading.count() + held < READING && (is_near || self.may_pull(job))
+            }
+            JobKind::Builtin => same().count() < AT_ONCE,
+            JobKind::Quick => {
+                !in_queue.builtin
+                    && same().filter(quick).count() < AT_ONCE
+                    && same().count() < AT_MOST
+            }
+            JobKind::Slow => !in_queue.builtin && same().next().is_none(),
         }
     }
 
