@@ -2,15 +2,14 @@
 //! of the same component passes the same checks.
 
 use crate::planned::planned;
-use crate::support::{compute, engine, identity, load, unlimited};
+use crate::support::{answers, compute, engine, identity, load, unlimited};
 use serde_json::{Value, json};
 use std::fs;
-use std::sync::LazyLock;
 use transom_api::policy::{CredentialGrant, KubeconfigGrant};
 use transom_api::{KnownReason, Reason};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
-use transom_conformance::fixture::{built, holding_for, root};
+use transom_conformance::fixture::{holding_for, root};
 use transom_core::catalogue::guest::Guest as Described;
 use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::Role;
@@ -23,19 +22,8 @@ use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Plan, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::requirements::{Next, Rounds};
-use transom_core::world::{Answer, KUBECONFIG, TAINTS};
+use transom_core::world::{Answer, TAINTS};
 use transom_engine::{Allocate, Capabilities, Guest, Question};
-
-/// Compiled once: that takes longer than all of these tests.
-fn guest() -> &'static Guest {
-    static GUEST: LazyLock<Guest> = LazyLock::new(|| {
-        let bytes = built("fixture-answers").unwrap();
-        engine(Allocate::PoolIfPossible)
-            .load(&bytes, Role::Decide(KUBECONFIG), &Capabilities::default())
-            .unwrap()
-    });
-    &GUEST
-}
 
 fn settings(ask: &str) -> String {
     json!({ "ask": ask }).to_string()
@@ -95,7 +83,7 @@ fn grant() -> KubeconfigGrant {
 
 #[test]
 fn refuses_kubeconfigs_beyond_the_grant() {
-    let (guest, source, mut grant) = (guest(), source(), grant());
+    let (guest, source, mut grant) = (answers(), source(), grant());
     let error = assemble(guest, "Honest", &source, &grant).unwrap_err();
     assert_eq!(
         error.reason,
@@ -129,7 +117,7 @@ fn refuses_kubeconfigs_beyond_the_grant() {
 /// annotation that names its managed cluster.
 fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason> {
     let (guest, policy, primary) = (
-        guest(),
+        answers(),
         policy("external-managed-kubeconfig"),
         hosted_cluster(),
     );

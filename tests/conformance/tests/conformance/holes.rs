@@ -1,11 +1,10 @@
 //! Answers of a real component that has bytes filled in which it never sees: where they may not go, they do not, whatever
 //! number it names.
 
-use crate::support::{engine, unlimited};
+use crate::support::{desired, engine, unlimited};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
 use transom_conformance::arguments::context;
 use transom_conformance::fixture::built;
 use transom_core::catalogue::guest::Guest as Described;
@@ -71,17 +70,6 @@ fn secrets() -> (Secrets, Vec<Input>) {
         .map(input)
         .collect();
     (secrets, inputs)
-}
-
-/// Compiled once: that takes longer than all of these tests.
-fn guest() -> &'static Guest {
-    static GUEST: LazyLock<Guest> = LazyLock::new(|| {
-        let bytes = built("fixture-desired").unwrap();
-        engine(Allocate::PoolIfPossible)
-            .load(&bytes, Role::Decide(OBJECTS), &Capabilities::default())
-            .unwrap()
-    });
-    &GUEST
 }
 
 /// The bytes that the object of an answer gets, or why it is refused.
@@ -151,7 +139,7 @@ fn filled(guest: &Guest, kind: &str, content: &Value, holes: &Value) -> Result<V
 
 #[test]
 fn fills_a_hole_only_with_granted_bytes_and_only_in_a_granted_secret() {
-    let guest = guest();
+    let guest = desired();
     let hole = |path: &str, role: &str| json!([{"path": path, "role": role, "key": "a"}]);
     let forged = |reference: u32| json!([{"path": "data.a", "reference": reference}]);
     let none = json!({});

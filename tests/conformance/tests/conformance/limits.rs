@@ -1,12 +1,9 @@
 //! Hostile guests, each stopped by exactly one limit while all others are out of reach: the same guest answers when that
 //! limit is raised. And how guests written in Rust end after an error, without a grant of the log.
 
-use crate::support::{compute, engine, engine_with, load, no_taints, unlimited};
+use crate::support::{answers, compute, engine, engine_with, load, no_taints, unlimited};
 use transom_conformance::arguments::{context, hosted_cluster};
-use transom_conformance::fixture::built;
-use transom_core::contract::description::Role;
-use transom_core::world::KUBECONFIG;
-use transom_engine::{Allocate, CallFailure, Capabilities, EngineOptions, Limits, Receipt};
+use transom_engine::{Allocate, CallFailure, EngineOptions, Limits, Receipt};
 
 const PAGE: u64 = 64 << 10;
 
@@ -305,16 +302,8 @@ fn no_answer_depends_on_a_budget() {
 
 /// The failure of a guest that is asked to end in this way.
 fn end(ask: &str) -> CallFailure {
-    let engine = engine(Allocate::PoolIfPossible);
-    let guest = engine
-        .load(
-            &built("fixture-answers").unwrap(),
-            Role::Decide(KUBECONFIG),
-            &Capabilities::default(),
-        )
-        .unwrap();
     let settings = format!(r#"{{"ask":"{ask}"}}"#);
-    guest
+    answers()
         .require(&unlimited(), &context(&settings), &hosted_cluster(), &[])
         .result
         .unwrap_err()

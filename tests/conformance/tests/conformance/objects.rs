@@ -2,14 +2,12 @@
 //! with its reason.
 
 use crate::planned::planned;
-use crate::support::{engine, unlimited};
+use crate::support::{desired, unlimited};
 use serde_json::{Value, json};
 use std::fs;
-use std::sync::LazyLock;
 use transom_conformance::arguments::context;
-use transom_conformance::fixture::{built, root};
+use transom_conformance::fixture::root;
 use transom_core::catalogue::guest::Guest as Described;
-use transom_core::contract::description::Role;
 use transom_core::contract::{AgentFacts, Primary};
 use transom_core::failure::Failure;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
@@ -21,8 +19,8 @@ use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Plan, Step, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
-use transom_core::world::{Answer, Lowering, OBJECTS};
-use transom_engine::{Allocate, CallFailure, Capabilities, Guest, Limits, Question};
+use transom_core::world::{Answer, Lowering};
+use transom_engine::{CallFailure, Guest, Limits, Question};
 
 /// The bundled policy, which may put clusters into the set `eu`, or into none.
 fn policy() -> Policy {
@@ -45,17 +43,6 @@ fn cluster() -> Object {
         version: "1".to_owned(),
         body: json!({"metadata": {"name": "c1", "labels": {"mine": "stays"}}}),
     }
-}
-
-/// Compiled once: that takes longer than all of these tests.
-fn guest() -> &'static Guest {
-    static GUEST: LazyLock<Guest> = LazyLock::new(|| {
-        let bytes = built("fixture-desired").unwrap();
-        engine(Allocate::PoolIfPossible)
-            .load(&bytes, Role::Decide(OBJECTS), &Capabilities::default())
-            .unwrap()
-    });
-    &GUEST
 }
 
 /// The answer of the component with these settings.
@@ -103,7 +90,7 @@ const SET: &str = "cluster.open-cluster-management.io/clusterset";
 
 #[test]
 fn writes_the_granted_field_and_nothing_that_is_right() {
-    let guest = guest();
+    let guest = desired();
     let plan = |settings| plan(guest, &settings).unwrap().steps;
     let steps = plan(labels(&json!({SET: "eu"})));
     let [
@@ -126,7 +113,7 @@ fn writes_the_granted_field_and_nothing_that_is_right() {
 
 #[test]
 fn refuses_answers_beyond_the_grant() {
-    let guest = guest();
+    let guest = desired();
     let content = |content: Value| json!({"content": content.to_string()});
     for (settings, reason) in [
         (labels(&json!({SET: "us"})), "ValueNotGranted"),
@@ -169,12 +156,12 @@ fn refuses_answers_beyond_the_grant() {
 fn an_answer_of_many_objects_ends_at_the_limit_of_the_call() {
     let limits = Limits::default();
     let settings = json!({"more": 1_000_000, "content": "{}"});
-    assert!(answer(guest(), &limits, &settings).is_err());
+    assert!(answer(desired(), &limits, &settings).is_err());
 }
 
 #[test]
 fn waits_only_for_what_the_policy_may_read() {
-    let guest = guest();
+    let guest = desired();
     let settings = json!({"content": "{}", "waitsFor": ["home"]});
     let answer = answer(guest, &unlimited(), &settings).unwrap();
     let map = serde_json::Map::new();

@@ -1,11 +1,12 @@
 //! Shared by the conformance tests: engines with stopped time, limits out of reach, one question.
 
+use std::sync::LazyLock;
 use transom_conformance::arguments::{context, managed_cluster};
-use transom_conformance::fixture::{hostile, with_module};
+use transom_conformance::fixture::{built, hostile, with_module};
 use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
 use transom_core::contract::{Refusal, Timed};
-use transom_core::world::TAINTS;
+use transom_core::world::{KUBECONFIG, OBJECTS, TAINTS, World};
 use transom_engine::{
     Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker,
 };
@@ -51,6 +52,28 @@ pub(crate) fn load(engine: &Engine, fixture: &str) -> Guest {
             &bytes,
             Role::Decide(TAINTS),
             &Capabilities::of([Capability::Log]),
+        )
+        .unwrap()
+}
+
+/// The guest that answers as its settings say. Compiled once: that takes longer than the tests that use it.
+pub(crate) fn answers() -> &'static Guest {
+    static GUEST: LazyLock<Guest> = LazyLock::new(|| fixture("fixture-answers", KUBECONFIG));
+    &GUEST
+}
+
+/// The guest whose settings say what it wants; compiled once as well.
+pub(crate) fn desired() -> &'static Guest {
+    static GUEST: LazyLock<Guest> = LazyLock::new(|| fixture("fixture-desired", OBJECTS));
+    &GUEST
+}
+
+fn fixture(name: &str, world: &'static dyn World) -> Guest {
+    engine(Allocate::PoolIfPossible)
+        .load(
+            &built(name).unwrap(),
+            Role::Decide(world),
+            &Capabilities::default(),
         )
         .unwrap()
 }

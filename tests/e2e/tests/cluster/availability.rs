@@ -12,7 +12,7 @@ use transom_e2e::program;
 use transom_test_cluster::{Line, wait};
 
 const AVAILABLE: &str = "ManagedClusterConditionAvailable";
-const CLOCK: &str = "ManagedClusterConditionClockSynced";
+pub(crate) const CLOCK: &str = "ManagedClusterConditionClockSynced";
 /// The lease of a cluster.
 pub(crate) const LEASE_NAME: &str = "managed-cluster-lease";
 
@@ -21,9 +21,14 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
 }
 
 /// A heartbeat, as the agent of the cluster sends it.
-async fn beat(stage: &Stage, renewed: &str) -> Result<()> {
+pub(crate) async fn beat(stage: &Stage, cluster: &str, renewed: &str) -> Result<()> {
     let renewed = json!({"spec": {"renewTime": renewed}});
-    stage.patch(LEASE, Some("one"), LEASE_NAME, renewed).await
+    stage.patch(LEASE, Some(cluster), LEASE_NAME, renewed).await
+}
+
+/// A time as a lease has it.
+pub(crate) fn lease_time(seconds: i64) -> String {
+    format_rfc3339(seconds).replace('Z', ".000000Z")
 }
 
 /// Rows of `availability`: L03, L04, L06, C01, C02, C05.
@@ -47,7 +52,7 @@ fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<
         let lease = lease.await?;
         ensure!(lease["spec"]["holderIdentity"] == LEASE_NAME, "{lease}");
         // The first heartbeat says that the clock is right.
-        beat(stage, "2026-11-21T07:59:00.000000Z").await?;
+        beat(stage, "one", "2026-11-21T07:59:00.000000Z").await?;
         let synced = condition(
             CLOCK,
             "True",
@@ -58,9 +63,14 @@ fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<
         // More of them wake nobody: the one reconcile is that of the last, which comes too late.
         let before = reconciles_of(&agent, "availability")?;
         for second in 1..=50 {
-            beat(stage, &format!("2026-11-21T07:59:{second:02}.000000Z")).await?;
+            beat(
+                stage,
+                "one",
+                &format!("2026-11-21T07:59:{second:02}.000000Z"),
+            )
+            .await?;
         }
-        beat(stage, "2026-11-21T07:55:00.000000Z").await?;
+        beat(stage, "one", "2026-11-21T07:55:00.000000Z").await?;
         let stopped = condition(
             AVAILABLE,
             "Unknown",
@@ -80,7 +90,7 @@ fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<
         let woken = reconciles_of(&agent, "availability")? - before;
         ensure!((1.0..=2.0).contains(&woken), "{woken} reconciles");
         // The agent of the cluster comes back, and says that it is available.
-        beat(stage, "2026-11-21T07:59:59.000000Z").await?;
+        beat(stage, "one", "2026-11-21T07:59:59.000000Z").await?;
         stage.set_available("one", "True").await?;
         agent.wait_for(primary, "Applied InSync")?;
         let available = stage.get(MANAGED, None, "one").await?.unwrap_or_default();
@@ -90,7 +100,7 @@ fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<
             .filter(|one| one["status"] == "Unknown");
         ensure!(unknown.next().is_none(), "{available}");
         // Its clock is ahead, and the lease goes and is made again.
-        beat(stage, "2026-11-21T08:05:00.000000Z").await?;
+        beat(stage, "one", "2026-11-21T08:05:00.000000Z").await?;
         let ahead = condition(
             CLOCK,
             "False",
@@ -142,7 +152,7 @@ fn l18_an_agent_that_starts_again_writes_nothing_and_notices_the_end_of_heartbea
         let lease = json!({"apiVersion": LEASE.0, "kind": LEASE.1,
             "metadata": {"name": LEASE_NAME, "namespace": "one",
                 "labels": {"open-cluster-management.io/cluster-name": "one"}},
-            "spec": {"holderIdentity": LEASE_NAME, "renewTime": format_rfc3339(renewed).replace('Z', ".000000Z")}});
+            "spec": {"holderIdentity": LEASE_NAME, "renewTime": lease_time(renewed)}});
         stage.objects().apply(lease).await?;
         let first = stage.start_at_real_time(&words)?;
         first.wait_for_first_pass()?;

@@ -1,16 +1,16 @@
 //! The policy `hub-copies` on real API servers: copies of secrets that no guest sees, with exactly the permissions that
 //! `transom rbac` prints; on the server of the HostedClusters, and on another one.
 
-use crate::importing::{put, two_servers};
+use crate::importing::{nothing_denied_on, other_hub, put, two_servers};
 use crate::objects::{CLUSTERS, primary};
-use crate::stage::{HOME, HOSTED, SECRET, Stage, on_stage};
+use crate::stage::{HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
 use transom_e2e::program;
-use transom_test_cluster::{Cluster, Objects, Options};
+use transom_test_cluster::Objects;
 
 /// The namespace of the copies.
 pub(crate) const HUB: &str = "local-cluster";
@@ -120,9 +120,7 @@ fn both_secrets_are_copied_kept_rotated_and_removed() -> Result<()> {
 #[test]
 fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
     on_stage(async |stage| {
-        let hub = Cluster::start(&Options::default()).await?;
-        let account = hub.service_account(HOME, "agent").await?;
-        stage.guard.look_for_token(&account);
+        let (hub, account) = other_hub(stage, &[]).await?;
         hub.objects().namespace("host-1").await?;
         let folder = stage.cluster.folder().join("policies-copies-hub");
         let on_hub = |spec: &mut Value| {
@@ -154,11 +152,7 @@ fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
         }
         agent.stop()?;
         stage.nothing_denied(mark).await?;
-        let denied = hub.audit().since(there)?.into_iter();
-        let denied: Vec<_> = denied
-            .filter(|line| line.user == account.name() && !line.allowed)
-            .collect();
-        ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
+        nothing_denied_on(&hub, &account, there)?;
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 //! 0.2 tells a cluster whose clock is behind from one that stopped, and the guest `taints` as it was released with 0.1.0 taints
 //! by what it says.
 
-use crate::availability::LEASE_NAME;
+use crate::availability::{self, CLOCK, LEASE_NAME};
 use crate::inputs::{LEASE, reconciles_of};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use anyhow::{Result, ensure};
@@ -15,7 +15,6 @@ use transom_e2e::program;
 use transom_test_cluster::wait;
 
 const AVAILABLE: &str = "ManagedClusterConditionAvailable";
-const CLOCK: &str = "ManagedClusterConditionClockSynced";
 /// For how long heartbeats may be missing: five lease durations.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -54,8 +53,7 @@ async fn beat(stage: &Stage) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let behind = format_rfc3339(i64::try_from(now.as_secs())? - 3600);
     let renewed = behind.replace('Z', &format!(".{:06}Z", now.subsec_micros()));
-    let renewed = json!({"spec": {"renewTime": renewed}});
-    stage.patch(LEASE, Some("one"), LEASE_NAME, renewed).await
+    availability::beat(stage, "one", &renewed).await
 }
 
 /// Status and message of a condition.

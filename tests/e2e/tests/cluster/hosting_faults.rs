@@ -4,7 +4,7 @@
 use crate::copying::{HUB, hosted};
 use crate::disturbed::{Life, failed, killed, plain};
 use crate::importing::IMPORTED;
-use crate::leaving::{OPERATOR, finalizers, hold};
+use crate::leaving::{OPERATOR, hold, is_held};
 use crate::objects::{CLUSTERS as HOSTED_IN, OUTPUT, home};
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, SECRET, SERVICE, Stage};
 use crate::together::put_all;
@@ -32,8 +32,6 @@ const SECRETS: [(&str, &str); 2] = [
 /// A label of a HostedCluster that its ManagedCluster gets.
 const TIER: &str = "example.com/tier";
 
-/// The finalizer of `detach`, which holds a HostedCluster as long as it has a ManagedCluster.
-const DETACH: &str = "transom.dev/detach";
 /// How often a person may take away what the agent made for a cluster, in each way: the end of a cluster takes more away, and
 /// after three times within minutes the agent lets go (`Contended`).
 const TAKEN: u32 = 1;
@@ -179,11 +177,6 @@ async fn wait_for_copies(stage: &Stage, name: &str, are_there: bool) -> Result<(
         Ok(copies.iter().all(is_right).then_some(()))
     })
     .await
-}
-
-/// Whether `detach` holds it.
-fn is_held(hosted: &Value) -> bool {
-    finalizers(hosted).contains(&DETACH)
 }
 
 /// Waits for all that is made of a HostedCluster.

@@ -1,6 +1,7 @@
 //! Faults under all policies of a hub, while its clusters come, are accepted, denied and go.
 
 use crate::access::PREFIX;
+use crate::availability::CLOCK;
 use crate::copying::HUB;
 use crate::disturbed::{Life, failed, killed, plain};
 use crate::spoke::{AVAILABLE, HUB_CRDS, SET_CRDS, UNREACHABLE, says};
@@ -13,7 +14,6 @@ use transom_e2e::size::Size;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const ACCEPTED: &str = "HubAcceptedManagedCluster";
-const CLOCK: &str = "ManagedClusterConditionClockSynced";
 const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on";
 
 /// The ManagedClusters of a hub.

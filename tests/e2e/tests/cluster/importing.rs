@@ -2,7 +2,7 @@
 //! `transom rbac` prints; on the hub's own server together with `external-managed-kubeconfig`, and on another one, which
 //! the HostedCluster leaves again by the policy `detach`.
 
-use crate::leaving::finalizers;
+use crate::leaving::is_held;
 use crate::objects::{CLUSTERS, home, primary};
 use crate::stage::{
     CRDS, DEADLINE, HOME, HOSTED, MANAGED, NAMESPACE, Stage, on_stage, on_stage_of_its_own,
@@ -32,9 +32,9 @@ pub(crate) const IMPORTS: &str = "import-";
 /// The note on a HostedCluster that was imported.
 pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
 
-/// The policy `auto-import`, changed.
-fn policy(change: impl FnOnce(&mut Value)) -> Result<Value> {
-    let text = fs::read_to_string(program::policy("auto-import"))?;
+/// A policy, changed.
+fn policy(name: &str, change: impl FnOnce(&mut Value)) -> Result<Value> {
+    let text = fs::read_to_string(program::policy(name))?;
     let mut policy: Value = serde_yaml::from_str(&text)?;
     policy["spec"]["limits"] = program::unlimited();
     change(&mut policy["spec"]);
@@ -78,7 +78,7 @@ fn a_hosted_cluster_becomes_a_managed_cluster_with_addons_and_its_kubeconfig() -
     on_stage_of_its_own(async |stage| {
         stage.cluster.install_addon_configs().await?;
         let folder = stage.cluster.folder().join("policies-import");
-        put(&folder, "auto-import", &policy(with_addons)?)?;
+        put(&folder, "auto-import", &policy("auto-import", with_addons)?)?;
         let kubeconfig = fs::read_to_string(program::policy("external-managed-kubeconfig"))?;
         put(
             &folder,
@@ -166,7 +166,7 @@ async fn addon_config_is_taken_over(stage: &Stage, like: &Value) -> Result<()> {
 fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-import-once");
-        put(&folder, "auto-import", &policy(|_| ())?)?;
+        put(&folder, "auto-import", &policy("auto-import", |_| ())?)?;
         let path = folder.to_str().context("the folder has another name")?;
         let rights = stage.grant_exactly(&["--policies", path]).await?;
         let words = [&["--policies", path], &SELF_MANAGED[..]].concat();
@@ -247,6 +247,35 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
     })
 }
 
+/// Puts the ManagedClusters of a policy on a hub under the name `hub`.
+fn on_hub(spec: &mut Value) {
+    spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
+    for list in ["read", "write"] {
+        let rules = spec["grant"][list].as_array_mut().into_iter().flatten();
+        let of_hub = rules.filter(|rule| rule["kind"] == MANAGED.1);
+        of_hub.for_each(|rule| rule["cluster"] = json!("hub"));
+    }
+}
+
+/// A hub on another server that serves these kinds, and the agent's account there.
+pub(crate) async fn other_hub(stage: &Stage, crds: &[&str]) -> Result<(Cluster, User)> {
+    let hub = Cluster::start(&Options::default()).await?;
+    hub.install_crds(crds).await?;
+    let account = hub.service_account(HOME, "agent").await?;
+    stage.guard.look_for_token(&account);
+    Ok((hub, account))
+}
+
+/// Checks that nothing was denied to an account on another hub since a mark.
+pub(crate) fn nothing_denied_on(hub: &Cluster, account: &User, since: Mark) -> Result<()> {
+    let lines = hub.audit().since(since)?.into_iter();
+    let denied: Vec<_> = lines
+        .filter(|line| line.user == account.name() && !line.allowed)
+        .collect();
+    ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
+    Ok(())
+}
+
 /// An agent with these policies that works for the stage, and for a hub on another server under the name `hub`, with
 /// exactly the permissions that `transom rbac` prints for both; and where it begins in both audit logs.
 pub(crate) async fn two_servers(
@@ -296,18 +325,9 @@ pub(crate) async fn two_servers(
 #[test]
 fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
     on_stage(async |stage| {
-        let hub = Cluster::start(&Options::default()).await?;
-        hub.install_crds(&[CRDS[1]]).await?;
-        let account = hub.service_account(HOME, "agent").await?;
-        stage.guard.look_for_token(&account);
+        let (hub, account) = other_hub(stage, &[CRDS[1]]).await?;
         let folder = stage.cluster.folder().join("policies-import-hub");
-        let on_hub = |spec: &mut Value| {
-            spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
-            for list in ["read", "write"] {
-                spec["grant"][list][0]["cluster"] = json!("hub");
-            }
-        };
-        put(&folder, "auto-import", &policy(on_hub)?)?;
+        put(&folder, "auto-import", &policy("auto-import", on_hub)?)?;
         let path = folder.to_str().context("the folder has another name")?;
         stage.ready("import-far", false).await?;
         let (agent, [mark, there]) = two_servers(stage, &hub, &account, path).await?;
@@ -330,11 +350,7 @@ fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
             .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await?;
-        let denied = hub.audit().since(there)?.into_iter();
-        let denied: Vec<_> = denied
-            .filter(|line| line.user == account.name() && !line.allowed)
-            .collect();
-        ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
+        nothing_denied_on(&hub, &account, there)?;
         ensure!(
             stage
                 .get(MANAGED, None, "host-1-import-far")
@@ -354,23 +370,10 @@ fn a_hosted_cluster_is_imported_into_a_hub_on_another_server() -> Result<()> {
 #[test]
 fn a_hosted_cluster_leaves_a_hub_on_another_server_which_is_down_meanwhile() -> Result<()> {
     on_stage(async |stage| {
-        let hub = Cluster::start(&Options::default()).await?;
-        hub.install_crds(&[CRDS[1]]).await?;
-        let account = hub.service_account(HOME, "agent").await?;
-        stage.guard.look_for_token(&account);
+        let (hub, account) = other_hub(stage, &[CRDS[1]]).await?;
         let folder = stage.cluster.folder().join("policies-detach-hub");
         for name in ["auto-import", "detach"] {
-            let text = fs::read_to_string(program::policy(name))?;
-            let mut policy: Value = serde_yaml::from_str(&text)?;
-            policy["spec"]["limits"] = program::unlimited();
-            policy["spec"]["guests"]["decide"]["settings"]["hub"] = json!("hub");
-            let grant = policy["spec"]["grant"].as_object_mut();
-            for rules in grant.context("no grant")?.values_mut() {
-                let of_hub = |rule: &&mut Value| rule["kind"] == MANAGED.1;
-                let rules = rules.as_array_mut().into_iter().flatten().filter(of_hub);
-                rules.for_each(|rule| rule["cluster"] = json!("hub"));
-            }
-            put(&folder, name, &policy)?;
+            put(&folder, name, &policy(name, on_hub)?)?;
         }
         let path = folder.to_str().context("the folder has another name")?;
         let (name, cluster) = ("import-parting", (None, "host-1-import-parting"));
@@ -379,14 +382,9 @@ fn a_hosted_cluster_leaves_a_hub_on_another_server_which_is_down_meanwhile() -> 
         let on_hub = hub.objects();
         on_hub.wait_for(MANAGED, cluster, Value::is_object).await?;
         let hosted = (Some(CLUSTERS), name);
-        let is_held = |there: &Value| finalizers(there).contains(&"transom.dev/detach");
         stage.objects().wait_for(HOSTED, hosted, is_held).await?;
         // A server that starts denies everything until it has read its roles, so this is looked at before.
-        let denied = hub.audit().since(there)?.into_iter();
-        let denied: Vec<_> = denied
-            .filter(|line| line.user == account.name() && !line.allowed)
-            .collect();
-        ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
+        nothing_denied_on(&hub, &account, there)?;
         // While the hub cannot be asked, it is not known whether its ManagedCluster is gone.
         hub.apiserver().kill()?;
         stage.delete(HOSTED, Some(CLUSTERS), name).await?;

@@ -1,8 +1,8 @@
 //! The real other side: the registration agent of Open Cluster Management joins a hub on which only Transom's policies run.
 //! Two API servers; the controller manager of Kubernetes signs the certificates and does nothing else.
 
-use crate::access::{CLUSTERS, PREFIX};
-use crate::availability::LEASE_NAME;
+use crate::access::{BINDING, CLUSTERS, PREFIX};
+use crate::availability::{CLOCK, LEASE_NAME, beat, lease_time};
 use crate::inputs::{LEASE, REQUEST};
 use crate::leaving::WORK;
 use crate::spoke::{
@@ -15,7 +15,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use transom_core::time::{format_rfc3339, parse_rfc3339};
+use transom_core::time::parse_rfc3339;
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
@@ -26,9 +26,6 @@ const POLICIES: [&str; 4] = [
     "client-certificates",
     "cluster-access",
 ];
-const BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
-/// Whether the clock of a cluster is that of its hub.
-const CLOCK: &str = "ManagedClusterConditionClockSynced";
 /// How long the agent of a cluster may be silent whose lease lasts a second.
 const GRACE_SECONDS: i64 = 5;
 
@@ -167,9 +164,8 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         })
         .await?;
         // Its last heartbeat says another time than the hub has, and no other one follows.
-        let past = format_rfc3339(renewed(stage, &name).await? - 301);
-        let beat = json!({"spec": {"renewTime": past.replace('Z', ".000000Z")}});
-        stage.patch(LEASE, Some(&name), LEASE_NAME, beat).await?;
+        let past = lease_time(renewed(stage, &name).await? - 301);
+        beat(stage, &name, &past).await?;
         wait_for(stage, &name, "a clock that is behind", |cluster| {
             says(cluster, CLOCK, "False") && says(cluster, AVAILABLE, "Unknown")
         })

@@ -1,7 +1,7 @@
 //! Primaries that stay until their guests have cleaned up, and objects of others that are removed, on a real API server with
 //! exactly the permissions that `transom rbac` prints: the policies `cleanup` and `detach`, and a guest of its own.
 
-use crate::access::{CLUSTERS, PREFIX};
+use crate::access::{BINDING, CLUSTERS, PREFIX};
 use crate::admitted::Refusal;
 use crate::objects::CLUSTERS as HOSTED_IN;
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, Stage, on_stage, policies_at};
@@ -25,7 +25,6 @@ pub(crate) const CRDS: [&str; 2] = [
     "managedclusteraddons.addon.open-cluster-management.io",
 ];
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
-const BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 /// What others hold objects with.
 const HOLD: &str = "example.com/hold";
 /// The Klusterlet that does not go.
@@ -43,6 +42,11 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     let names = object["metadata"]["finalizers"].as_array();
     let names = names.into_iter().flatten().filter_map(Value::as_str);
     names.collect()
+}
+
+/// Whether the policy `detach` holds a HostedCluster.
+pub(crate) fn is_held(hosted: &Value) -> bool {
+    finalizers(hosted).contains(&"transom.dev/detach")
 }
 
 /// Lets others hold an object by these finalizers; null lets it go.
@@ -518,12 +522,7 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
             .objects()
             .wait_for(MANAGED, cluster, Value::is_object)
             .await?;
-        stage
-            .objects()
-            .wait_for(HOSTED, hosted, |there| {
-                finalizers(there).contains(&"transom.dev/detach")
-            })
-            .await?;
+        stage.objects().wait_for(HOSTED, hosted, is_held).await?;
         // The hub holds the ManagedCluster until it has cleaned up, and the operator the Klusterlet.
         hold(stage, MANAGED, cluster, &json!([HOLD])).await?;
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": STUCK,

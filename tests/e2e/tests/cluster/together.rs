@@ -3,6 +3,7 @@
 //! denied, no field has two owners, and once all is settled nothing is written.
 
 use crate::access::{CLUSTERS, PREFIX};
+use crate::availability::CLOCK;
 use crate::copying::{HUB, hosted};
 use crate::inputs::{REQUEST, reconciles_of};
 use crate::leaving::{OPERATOR, goes};
@@ -306,11 +307,7 @@ impl Story<'_> {
     async fn is_settled(&self, spoke: &Spoke) -> Result<()> {
         let stage = self.stage;
         self.cluster("an available cluster", |cluster| {
-            let all = [
-                "ManagedClusterJoined",
-                AVAILABLE,
-                "ManagedClusterConditionClockSynced",
-            ];
+            let all = ["ManagedClusterJoined", AVAILABLE, CLOCK];
             let taints = cluster["spec"]["taints"].as_array();
             let mut taints = taints.into_iter().flatten();
             all.iter().all(|kind| says(cluster, kind, "True"))
