@@ -31,7 +31,6 @@ use crate::controller::trial::{Overlay, Rehearsals};
 use crate::policies::load::{Loaded, known_reason};
 use crate::telemetry;
 use account::Accounts;
-use apply::Applied;
 use conflicts::Conflicts;
 use connections::Connections;
 use documents::Documents;
@@ -39,11 +38,11 @@ use limits::Limits;
 use memory::SharedMemory;
 use plan::Planned;
 use pool::Pool;
-use queue::Request;
+use queue::{Queued, Request};
 use statuses::Statuses;
 use std::hash::RandomState;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
@@ -60,20 +59,28 @@ use workqueue::{Queues, Workqueue};
 impl Controller {
     /// Reconciles one primary: each stage takes a value and gives the next one its value.
     pub(crate) async fn reconcile(&self, queue: &Workqueue, request: Request) {
-        let Some(admitted) = self.admit(queue, request).await else {
-            return;
-        };
-        let admitted = Arc::new(admitted);
-        let result = self.attempt(Arc::clone(&admitted)).await;
-        self.finish(queue, &admitted, result);
+        if let Some(admitted) = self.admit(queue, request).await {
+            self.attempt(queue, Arc::new(admitted)).await;
+        }
     }
 
-    async fn attempt(&self, admitted: Arc<Admitted>) -> Result<Applied, Box<Ended>> {
+    async fn attempt(&self, queue: &Workqueue, admitted: Arc<Admitted>) {
         let planned = match self.decide(Arc::clone(&admitted)).await {
-            Ok(planned) => planned,
-            Err(ended) => self.fall_back(admitted, ended).await?,
+            Err(ended) => self.fall_back(Arc::clone(&admitted), ended).await,
+            planned => planned,
         };
-        self.apply(planned).await
+        // From the swap on, what was decided under the revision before counts no more: what that one reads may be watched no
+        // longer.
+        if !queue.works_on(&admitted.loaded) {
+            let WorkItem { key, cause } = &admitted.work;
+            queue.push(&key.primary, Queued::Reconcile(cause.clone()), None);
+            return self.forget(&queue.policy);
+        }
+        let result = match planned {
+            Ok(planned) => self.apply(planned).await,
+            Err(ended) => Err(ended),
+        };
+        self.finish(queue, &admitted, result);
     }
 
     async fn decide(&self, admitted: Arc<Admitted>) -> Result<Planned, Box<Ended>> {
@@ -121,6 +128,8 @@ pub(crate) struct Controller {
     rehearsals: Rehearsals,
     /// Counts how often something became readable; compared before and after a reconcile.
     readable: AtomicU64,
+    /// Held while revisions are put to work, so that of two at a time the newest one stays.
+    activating: Mutex<()>,
 }
 
 impl Controller {
@@ -148,6 +157,7 @@ impl Controller {
             trial: None,
             rehearsals: Rehearsals::default(),
             readable: AtomicU64::default(),
+            activating: Mutex::default(),
         }
     }
 

@@ -12,8 +12,8 @@ use crate::telemetry;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use transom_api::KnownReason;
@@ -54,9 +54,9 @@ impl Controller {
         active: &Active,
         components: BTreeSet<ObjectRef>,
     ) -> News {
-        let watch = || self.connections.watch(|| active.catalogue());
-        self.connections.follow_components(components, watch);
-        let changed = &self.connections.policies_changed;
+        let connections = &self.connections;
+        connections.follow_components(components, || self.watch(active));
+        let changed = &connections.policies_changed;
         News {
             policies: match changed.swap(false, Ordering::AcqRel) {
                 true => Some(self.given(base).await),
@@ -79,7 +79,7 @@ impl Controller {
                 changes.into_iter().partition(|(_, change)| more(change));
             // A bound may also widen again what a manifest narrowed before.
             if now.iter().any(|(_, change)| *change == Change::Bounded) {
-                self.connections.watch(|| active.catalogue());
+                self.watch(&active);
             }
             self.activate(&active, &now);
             if !later.is_empty() {
@@ -93,7 +93,7 @@ impl Controller {
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
     /// names are ready, so that one that is slow or does not answer holds up no other policy.
     pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: Changes) {
-        self.connections.watch(|| active.catalogue());
+        self.watch(&active);
         // Changes that need no connection, such as a refusal. They are published even when there are none.
         let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
         for (policy, change) in changes {
@@ -112,6 +112,8 @@ impl Controller {
 
     /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
     pub(crate) fn activate(self: &Arc<Self>, active: &Active, changes: &[(Arc<str>, Change)]) {
+        let activating = self.activating.lock();
+        let _one = activating.unwrap_or_else(PoisonError::into_inner);
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
         let new = changes
@@ -155,6 +157,27 @@ impl Controller {
         if changes.iter().any(|(_, change)| *change == Change::Removed) {
             self.tidy_status(&active.names());
         }
+        let replaces =
+            |change| matches!(change, Change::Swapped | Change::Bounded | Change::Removed);
+        if changes.iter().any(|(_, change)| replaces(*change)) {
+            self.watch(active);
+        }
+    }
+
+    /// Has every connection watch what the policies need. A revision that is to be replaced works until its workqueue has the
+    /// next one: what it reads stays watched until then, or its guest would take a field that is kept no longer for one that
+    /// the object does not have.
+    pub(crate) fn watch(&self, active: &Active) {
+        self.connections.watch(|| {
+            let replaced = self.queues().into_iter().filter_map(|queue| {
+                let works = queue.loaded();
+                let next = active.loaded_of(&queue.policy);
+                let stays = next.is_some_and(|next| Arc::ptr_eq(&next, &works));
+                (!stays).then(|| Arc::clone(&works.revision))
+            });
+            let replaced = replaced.collect();
+            (active.catalogue(), replaced)
+        });
     }
 
     /// Lets this replica work, each time that it becomes the leader, only once its active revisions are those of the
@@ -201,7 +224,7 @@ impl Controller {
     /// Tries a candidate, once its connections are ready and while this replica leads. Ends early when nobody waits for it
     /// any more.
     pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, mut due: Due) -> Tried {
-        self.connections.watch(|| active.catalogue());
+        self.watch(&active);
         let policy = Arc::clone(&due.loaded.revision.policy.name);
         let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
         let trial = async {

@@ -21,8 +21,8 @@ pub(super) use overlay::Overlay;
 pub(super) use rehearsals::Rehearsals;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use transom_api::KnownReason;
@@ -190,6 +190,7 @@ impl Controller {
             trial: Some(Overlay::default()),
             rehearsals: Rehearsals::default(),
             readable: AtomicU64::default(),
+            activating: Mutex::default(),
         }
     }
 

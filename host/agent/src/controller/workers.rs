@@ -296,4 +296,28 @@ mod tests {
         let memory = controller.memory.lock();
         assert!(memory.results.is_empty() && memory.last_seen.is_empty() && memory.seen.is_empty());
     }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_decided_under_a_replaced_revision_counts_no_more_and_is_decided_anew() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        // What is enqueued stays in the queue.
+        controller.stop();
+        let forget = || controller.memory.lock().results.clear();
+        let ended = || controller.memory.lock().results.len();
+        let request = || Request {
+            primary: primary.clone().into(),
+            causes: vec![Queued::Reconcile(Cause::Added)],
+            since: tokio::time::Instant::now(),
+        };
+        let admitted = controller.admit(&queue, request()).await.unwrap();
+        forget();
+        queue.swap(Arc::new((*queue.loaded()).clone()));
+        controller.attempt(&queue, admitted.into()).await;
+        assert_eq!(ended(), 0);
+        assert!(queue.awaits(&primary, &Cause::Added));
+        controller.reconcile(&queue, request()).await;
+        assert_eq!(ended(), 1);
+    }
 }

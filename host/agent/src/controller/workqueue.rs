@@ -146,7 +146,13 @@ impl Workqueue {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Activates another revision; reconciles under way end on the old one.
+    /// Whether the policy is still there, and this revision of it the active one.
+    pub(crate) fn works_on(&self, loaded: &Arc<Loaded>) -> bool {
+        let removed = self.removed.read().unwrap_or_else(PoisonError::into_inner);
+        !*removed && Arc::ptr_eq(&self.loaded(), loaded)
+    }
+
+    /// Activates another revision. A reconcile under way ends on the old one, and writes nothing unless it does so already.
     pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }

@@ -30,10 +30,11 @@ const TYPES: [(&str, &str); 3] = [
 /// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
-/// What a connection watches for every active policy, and for the objects that hold components of any policy. A watch
-/// that another one covers is left out.
+/// What a connection watches for every active policy, for revisions that still work until another one takes over, and for
+/// the objects that hold components of any policy. A watch that another one covers is left out.
 pub fn of(
     catalogue: &Catalogue,
+    replaced: &[Arc<Revision>],
     connection: &str,
     secrets: SecretReads,
     components: &BTreeSet<ObjectRef>,
@@ -44,7 +45,10 @@ pub fn of(
         let candidate = candidate.map(|candidate| &*candidate.revision);
         entry.revision.as_deref().into_iter().chain(candidate)
     });
-    let policies = revisions.map(|revision| (&revision.policy, Some(revision)));
+    let replaced = replaced.iter().map(|revision| &**revision);
+    let policies = revisions
+        .chain(replaced)
+        .map(|revision| (&revision.policy, Some(revision)));
     let mut watches = wanted_by(policies, connection, secrets);
     for object in components.iter().filter(|one| one.cluster == connection) {
         let (scope, keep) = component(object);
@@ -385,6 +389,7 @@ mod tests {
     fn watched(revisions: impl IntoIterator<Item = Revision>, secrets: SecretReads) -> Vec<String> {
         shown(&of(
             &catalogue(revisions),
+            &[],
             "local",
             secrets,
             &BTreeSet::new(),
@@ -416,6 +421,7 @@ mod tests {
         assert_eq!(
             of(
                 &catalogue([revision(&kubeconfig_manifest())]),
+                &[],
                 "hub",
                 SecretReads::Watch,
                 &BTreeSet::new()
@@ -423,6 +429,21 @@ mod tests {
             Watches::new()
         );
         assert_eq!(watched([], SecretReads::Watch), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_revision_reads_stays_watched_until_another_one_works() {
+        let replaced = [Arc::new(revision(&kubeconfig_manifest()))];
+        let watches = of(
+            &catalogue([revision(&taints_manifest())]),
+            &replaced,
+            "local",
+            SecretReads::Watch,
+            &BTreeSet::new(),
+        );
+        let both = [kubeconfig_manifest(), taints_manifest()];
+        let both = both.iter().map(revision);
+        assert_eq!(shown(&watches), watched(both, SecretReads::Watch));
     }
 
     #[test]
@@ -435,6 +456,7 @@ mod tests {
             let revision = with(taints_manifest(), std::slice::from_ref(&component));
             shown(&of(
                 &catalogue([revision]),
+                &[],
                 connection,
                 SecretReads::Watch,
                 &BTreeSet::new(),

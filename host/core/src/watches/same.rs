@@ -74,6 +74,7 @@ fn tainting(fields: &[&str]) -> Revision {
 fn keep(revision: &Revision, kind: &str) -> Keep {
     let watches = of(
         &Catalogue::default().with(revision.clone(), "file"),
+        &[],
         "local",
         SecretReads::Watch,
         &std::collections::BTreeSet::new(),

@@ -65,7 +65,7 @@ impl Stage {
     }
 
     /// The clusters that the agent patched.
-    async fn patched(&self, since: Mark) -> Result<BTreeSet<String>> {
+    pub(crate) async fn patched(&self, since: Mark) -> Result<BTreeSet<String>> {
         let lines = self.lines(since).await?;
         let patched = lines
             .into_iter()

@@ -53,6 +53,7 @@ mod limits;
 mod makes;
 mod managed_keys;
 mod metrics;
+mod narrower;
 mod network;
 mod normal;
 mod objects;

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use tokio::task::{JoinHandle, JoinSet};
 use transom_artifacts::Base;
 use transom_cluster::kubernetes::{Kubernetes, Reviews};
-use transom_core::catalogue::Catalogue;
 use transom_core::contract::AgentFacts;
 use transom_core::reference::LOCAL;
 use transom_core::share::budget::Budget;
@@ -74,7 +73,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         super::check_found(swap.active(), &args.reconcile)?;
     }
     let beginning = Arc::clone(&controller).begin_policies(swap.active().clone(), changes);
-    controller.connections.watch(|| swap.active().catalogue());
+    controller.watch(swap.active());
     let (opening, started) = (controller.open(args.once), Arc::clone(&controller));
     let begun = tokio::spawn(async move {
         beginning.await;
@@ -103,7 +102,7 @@ fn files(args: &RunArgs) -> anyhow::Result<Option<Source>> {
 
 /// The policies that are objects of the API server.
 async fn objects(controller: &Controller, args: &RunArgs) -> Found {
-    controller.connections.watch(Catalogue::default);
+    controller.connections.watch(Default::default);
     controller.connections.first_listed(LOCAL, args.once).await;
     let given = controller.given(&base(args)).await;
     // Another look finds what changes from here to the start of the watch.

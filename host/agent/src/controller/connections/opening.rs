@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 use transom_cluster::kubernetes::{ConnectError, Kubernetes, Leading, Server, Standing};
 use transom_cluster::{Cluster, Patience};
-use transom_core::catalogue::Catalogue;
+use transom_core::catalogue::{Catalogue, Revision};
 use transom_core::plan::WriteFailure;
 use transom_core::reference::LOCAL;
 use transom_core::signal::Signal;
@@ -54,18 +54,18 @@ async fn tell(mut standing: watch::Receiver<Standing>) {
 }
 
 impl Connections {
-    /// Has every connection watch what the policies of a catalogue need, and returns at once. The catalogue is fetched
-    /// under the lock, so that of several calls at a time the last one sets the watches of the newest catalogue.
-    pub(crate) fn watch(&self, catalogue: impl FnOnce() -> Catalogue) {
+    /// Has every connection watch what the policies of a catalogue need, and the revisions that still work, and returns at
+    /// once. Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
+    pub(crate) fn watch(&self, needs: impl FnOnce() -> (Catalogue, Vec<Arc<Revision>>)) {
         let _one = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
-        let catalogue = catalogue();
+        let (catalogue, replaced) = needs();
         for (name, cluster) in &self.by_name {
             // A directory has read every Secret anyway.
             let secrets = cluster
                 .server()
                 .map_or(SecretReads::Watch, |_| self.secrets);
             // The components of policies that are not active yet, too.
-            let mut wanted = watches::of(&catalogue, name, secrets, &self.components());
+            let mut wanted = watches::of(&catalogue, &replaced, name, secrets, &self.components());
             wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
             cluster.watch(wanted);
         }
