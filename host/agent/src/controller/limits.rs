@@ -4,6 +4,7 @@
 mod approved;
 mod failing;
 mod store;
+mod there;
 
 use super::queue::Queued;
 use super::{Admitted, Controller};
@@ -153,8 +154,8 @@ impl Controller {
             return Ok(kinds);
         }
         let newest = self.newest(admitted);
-        let policy = &newest.policy.limits;
-        if limits::are_off(policy, &kinds) {
+        let limits = &newest.policy.limits;
+        if limits::are_off(limits, &kinds) {
             self.limits.unwanted(key);
             return Ok(Kinds::new());
         }
@@ -162,12 +163,17 @@ impl Controller {
         let ask = Ask {
             primary: &key.primary,
             kinds: &kinds,
-            limits: policy,
+            limits,
             revision: newest.id(),
             primaries: self.primaries_of(&admitted.loaded.revision.policy, now_seconds),
             now_seconds,
         };
-        let admit = || self.limits.admit(&key.policy, &ask);
+        // Another revision may become active while a record is written. An ask for the one before would end what was approved
+        // for it.
+        let admit = || {
+            let revision = self.newest(admitted).id();
+            self.limits.admit(&key.policy, &Ask { revision, ..ask })
+        };
         let verdict = match admit() {
             None if !ask.is_limited() => return Ok(Kinds::new()),
             Some(verdict @ (Verdict::Admitted(_) | Verdict::Withheld(_))) => verdict,

@@ -1,13 +1,13 @@
 //! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
 //! only. It holds numbers, no names of objects.
 
+use super::there::{There, Writer};
 use super::{Controller, Kept};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::failure::{Class, Failure};
 use transom_core::limits::{Ledger, Record, Verdict};
@@ -22,7 +22,7 @@ const MANAGER: &str = "limits";
 /// How often to try when somebody else writes the ConfigMap.
 const ATTEMPTS: usize = 4;
 /// How long a failure counts: others that wait for the same need not wait for a server that does not answer.
-const FAILED: Duration = Duration::from_secs(5);
+pub(super) const FAILED: Duration = Duration::from_secs(5);
 
 /// The place, and what is there.
 pub(super) struct Store {
@@ -31,82 +31,12 @@ pub(super) struct Store {
     pub(super) there: Mutex<There>,
 }
 
-#[derive(Default)]
-pub(super) struct There {
-    /// Whether it was read.
-    known: bool,
-    /// As it was read or written last.
-    object: Option<Object>,
-    failed: Option<(Instant, Failure)>,
-}
-
 impl Store {
     pub(super) fn new(place: Option<ObjectRef>) -> Self {
         Self {
             place,
             there: Mutex::default(),
         }
-    }
-}
-
-impl There {
-    fn data(&self) -> Map<String, Value> {
-        let data = self
-            .object
-            .as_ref()
-            .and_then(|object| object.body.get("data"));
-        data.and_then(Value::as_object).cloned().unwrap_or_default()
-    }
-
-    /// What is recorded for a policy.
-    fn record(&self, policy: &str) -> Result<Option<Record>, Failure> {
-        let (Some(object), data) = (&self.object, self.data()) else {
-            return Ok(None);
-        };
-        let Some(text) = data.get(policy) else {
-            return Ok(None);
-        };
-        Record::parse(text.as_str().unwrap_or_default())
-            .map(Some)
-            .map_err(|_| {
-                let message = format!(
-                    "{}: `{}` is not a record of limits; the agent made it, so remove it",
-                    object.reference,
-                    path::of(&["data", policy])
-                );
-                Failure::known(KnownReason::ReadFailed, message)
-            })
-    }
-
-    /// The text of an entry.
-    pub(super) fn text(&self, entry: &str) -> Option<String> {
-        self.data().get(entry)?.as_str().map(str::to_owned)
-    }
-
-    /// How many bytes the entries with this prefix have, without one of them.
-    pub(super) fn bytes(&self, prefix: &str, without: &str) -> usize {
-        let data = self.data().into_iter();
-        let others = data.filter(|(entry, _)| entry.starts_with(prefix) && entry != without);
-        others
-            .map(|(_, text)| text.as_str().map_or(0, str::len))
-            .sum()
-    }
-
-    /// Whether a failure was so recent that it still counts.
-    pub(super) fn has_failed(&self) -> bool {
-        let failed = self.failed.as_ref();
-        failed.is_some_and(|(at, _)| at.elapsed() < FAILED)
-    }
-
-    /// Somebody else may have written it: it is read before the next use.
-    pub(super) fn outdate(&mut self) {
-        self.known = false;
-    }
-
-    pub(super) fn fail(&mut self, failure: Failure) -> Failure {
-        self.known = false;
-        self.failed = Some((Instant::now(), failure.clone()));
-        failure
     }
 }
 
@@ -191,8 +121,8 @@ impl Controller {
             there.known = true;
             return Ok(());
         };
-        match self.connections.read_whole(place).await {
-            Ok(object) => (there.object, there.known) = (object, true),
+        let writer = match self.connections.read_whole(place).await {
+            Ok(object) => there.found(object),
             Err(failure) => {
                 let message = format!(
                     "the limits of the policy cannot be read: {}",
@@ -200,10 +130,16 @@ impl Controller {
                 );
                 return Err(there.fail(Failure { message, ..failure }));
             }
-        }
+        };
         for (policy, kept) in self.limits.lock().iter_mut() {
-            if let (Some(ledger), Ok(record)) = (&mut kept.ledger, there.record(policy)) {
-                ledger.found_again(record);
+            let (Some(ledger), Ok(record)) = (&mut kept.ledger, there.record(policy)) else {
+                continue;
+            };
+            match (writer(policy), record) {
+                // The ledger may be ahead of it, and knows for which primaries it counts.
+                (Writer::Nobody, _) => {}
+                (Writer::ThisReplica, Some(record)) => ledger.recorded(record),
+                (_, record) => ledger.found_again(record),
             }
         }
         Ok(())
@@ -246,7 +182,7 @@ impl Controller {
             // In memory a deleted policy that is written again goes on with its record, too.
             None => Vec::new(),
         };
-        match text {
+        match text.clone() {
             Some(text) => drop(data.insert(entry.to_owned(), text.into())),
             None => drop(data.remove(entry)),
         }
@@ -273,7 +209,13 @@ impl Controller {
             steps: vec![step],
             pruned: BTreeSet::new(),
         };
-        there.object = Some(self.connections.apply_one(plan).await?);
+        there.unanswered = Some((entry.to_owned(), text));
+        let written = self.connections.apply_one(plan).await;
+        let unanswered = |failed: &WriteFailure| Class::of(failed.reason) == Class::Unreachable;
+        if !written.as_ref().is_err_and(unanswered) {
+            there.unanswered = None;
+        }
+        there.object = Some(written?);
         Ok(())
     }
 
@@ -297,7 +239,7 @@ impl Controller {
     }
 }
 
-fn object(place: &ObjectRef, data: Map<String, Value>) -> Object {
+pub(super) fn object(place: &ObjectRef, data: Map<String, Value>) -> Object {
     let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
     body["metadata"] = json!({"name": place.name, "namespace": place.namespace, "labels": {"app.kubernetes.io/name": "transom"}});
     Object {
