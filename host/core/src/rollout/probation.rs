@@ -35,10 +35,19 @@ impl Probation {
         }
     }
 
-    /// Whether it is over. It never lasts longer than from now on: the clock may have been set back.
+    /// Whether it is over.
     pub fn is_over(&self, now_seconds: i64) -> bool {
-        let left = self.until_seconds.saturating_sub(now_seconds);
-        !(1..=i64::from(self.window_seconds)).contains(&left)
+        self.until_seconds <= now_seconds
+    }
+
+    /// The same, not longer than its window from now on: the clock may have been set back.
+    #[must_use]
+    pub fn bounded(self, now_seconds: i64) -> Self {
+        let latest = now_seconds.saturating_add(i64::from(self.window_seconds));
+        Self {
+            until_seconds: self.until_seconds.min(latest),
+            ..self
+        }
     }
 
     /// When it is over, in seconds since 1970.
@@ -125,7 +134,11 @@ mod tests {
         };
         let short = Probation::new(1_000, 0, rollback);
         assert!(!short.is_over(1_000) && !short.is_over(1_059));
-        assert!(short.is_over(1_060) && short.is_over(900));
+        assert!(short.is_over(1_060));
+        // The clock was set back: it lasts for one window more.
+        let set_back = short.bounded(900);
+        assert!(!set_back.is_over(959) && set_back.is_over(960));
+        assert_eq!(short.bounded(1_030), short);
         let earlier: Probation =
             serde_json::from_str("{\"untilSeconds\":1600,\"faults\":2}").unwrap();
         assert_eq!(earlier, Probation::new(1_000, 2, RollbackSpec::default()));

@@ -106,7 +106,11 @@ impl Swap {
         let rollback = policy.spec.rollout.rollback;
         // The revision before may have had faults, too.
         let begins = || rollout::Probation::new(now.at_seconds, now.now.len(), rollback);
-        let terms = *probation.terms.get_or_insert_with(begins);
+        let terms = probation
+            .terms
+            .unwrap_or_else(begins)
+            .bounded(now.at_seconds);
+        probation.terms = Some(terms);
         if terms.is_over(now.at_seconds) {
             self.probations.remove(name);
             // What was planned for each primary is kept no longer.
