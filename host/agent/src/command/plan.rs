@@ -90,6 +90,10 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
         ..
     } = run::prepare(&run).await?;
     begun.await.context("failed to start the policies")?;
+    if let Err(failure) = controller.connections.policies_listed() {
+        screen.note(format_args!("{}", failure.message));
+        return Ok(Ending::Failed);
+    }
     let written = swap.written().context("failed to read the policies")?;
     let components = run.reconcile.components.as_deref();
     let planned = candidate::lay(written, &args.candidate, components)?;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
-use transom_cluster::Cluster;
+use transom_cluster::{Cluster, ReadFailure};
 use transom_cluster::kubernetes::{Approvals, Kubernetes, Leadership, Leading, Server};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -22,7 +22,7 @@ use transom_core::plan::TimeAdded;
 use transom_core::policy::Policy;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::{LOCAL, ObjectRef};
-use transom_core::watches::SecretReads;
+use transom_core::watches::{self, SecretReads};
 
 /// The connections of an agent.
 pub(crate) struct Connections {
@@ -130,6 +130,15 @@ impl Connections {
             }
         }
         (objects, unread)
+    }
+
+    /// Checks that every `FleetPolicy` object is known, where policies come from an API server.
+    ///
+    /// # Errors
+    /// Why some may be missing.
+    pub(crate) fn policies_listed(&self) -> Result<(), ReadFailure> {
+        let cluster = self.by_name.get(LOCAL).filter(|_| self.policy_objects);
+        cluster.map_or(Ok(()), |cluster| cluster.complete(&watches::policies().0))
     }
 
     /// Who may approve plans; `None` unless policies come from an API server.

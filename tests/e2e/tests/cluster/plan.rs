@@ -76,6 +76,14 @@ fn a_candidate_is_planned_with_read_only_access() -> Result<()> {
             "it asked for {beyond:#?}"
         );
         ensure!(written(stage).await? == before, "something was written");
+        // Policies that cannot be listed are not taken for none.
+        let nobody = stage.cluster.user("nobody", &[])?;
+        let output = stage.transom_as(&nobody, &["plan", POLICY])?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.code() == Some(1) && told.contains("failed to list FleetPolicy"),
+            "{told}"
+        );
         Ok(())
     })
 }
