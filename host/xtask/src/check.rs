@@ -137,14 +137,16 @@ pub(crate) fn test(words: &[&str]) -> Result<Command> {
     Ok(tests)
 }
 
-/// Tells tests where the binary and the servers are, and how many run at a time: most of them wait.
-pub(crate) fn environment() -> Result<[(&'static str, OsString); 3]> {
+/// Tells tests where the binary and the servers are, and how many run at a time: most of them wait. The error with which a
+/// test ends says what failed; fifty lines of backtrace after it would push it out of what CI shows.
+pub(crate) fn environment() -> Result<[(&'static str, OsString); 4]> {
     let binary = workspace::read()?.target.join("debug/transom");
     let cores = thread::available_parallelism().map_or(1, usize::from);
     Ok([
         ("TRANSOM_BINARY", binary.into()),
         (servers::VARIABLE, servers::prepare()?.into()),
         ("RUST_TEST_THREADS", (2 * cores).max(4).to_string().into()),
+        ("RUST_LIB_BACKTRACE", "0".into()),
     ])
 }
 

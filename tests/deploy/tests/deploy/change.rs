@@ -148,9 +148,10 @@ async fn a_change_is_planned_approved_and_taken_back_as_the_page_says() -> Resul
     }
     let (page, mut told) = (Page::read("change.md")?, String::new());
     for (command, shown) in page.all_shown() {
-        happen(&cluster, command, &told).await?;
+        let happened = happen(&cluster, command, &told).await;
+        happened.with_context(|| format!("before `{command}`"))?;
         let output = said(&mut shell(&cluster, &format!("{begin}{command}"))?);
-        let output = output.with_context(|| format!("`{command}`\n{told}"))?;
+        let output = output.with_context(|| format!("`{command}`"))?;
         let output = output.replace(cluster.admin().name(), "alice");
         println!("$ {command}\n{output}");
         let compared = shown.is_in(&output);
