@@ -6,7 +6,7 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 
-pub use plan::{of, places_of_primaries};
+pub use plan::{of, places_of_primaries, scopes_of_primaries};
 
 use crate::digest::Digest;
 use crate::object::Object;
@@ -68,6 +68,15 @@ impl Scope {
             namespace: place.namespace.clone(),
             ..Self::all(&place.api_version, &place.kind)
         }
+    }
+
+    /// Whether it covers a name, apart from its selectors.
+    pub fn covers(&self, object: &ObjectRef) -> bool {
+        let is = |only: &Option<String>, it: Option<&str>| only.is_none() || only.as_deref() == it;
+        self.kind == object.kind
+            && self.api_version == object.api_version
+            && is(&self.name, Some(&object.name))
+            && is(&self.namespace, object.namespace.as_deref())
     }
 
     /// Whether it covers another scope: each of its bounds is also one of the other.

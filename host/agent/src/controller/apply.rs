@@ -86,11 +86,19 @@ impl Controller {
             }
         }
         let every = Selector::default();
-        // What no watch covers was requested just now.
-        let watched = |object: &&ObjectRef| self.connections.weigh(object).is_some();
-        for object in touched.absent.iter().filter(watched) {
-            let now = self.connections.list_metadata(object, &every).await?;
-            if !now.is_empty() {
+        for object in &touched.absent {
+            // Waits for a watch that is being listed, which may have lagged before. What no watch covers is requested.
+            if self.connections.read(object).await?.is_some() {
+                return Err(unseen(object));
+            }
+            let watched = self.connections.weigh(object).is_some();
+            if watched
+                && !self
+                    .connections
+                    .list_metadata(object, &every)
+                    .await?
+                    .is_empty()
+            {
                 return Err(unseen(object));
             }
         }

@@ -86,14 +86,11 @@ impl Cluster for Directory {
             .collect()
     }
 
-    /// Any file may hold an object of the scope.
+    /// Any file may hold an object of the scope. One that several files define is left out of lists.
     fn complete(&self, scope: &Scope) -> Result<(), ReadFailure> {
-        let store = self.shared.store();
-        store.unread().map_or(Ok(()), |place| {
-            let message = format!("`{place}` cannot be read, and may hold a {}", scope.kind);
-            let reason = KnownReason::ReadFailed;
-            Err(ReadFailure { reason, message })
-        })
+        self.all_read(&scope.kind)?;
+        let duplicate = self.shared.store().duplicate(scope);
+        duplicate.map_or(Ok(()), |one| self.shared.read_kept(&one).map(drop))
     }
 
     fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
@@ -136,8 +133,16 @@ impl Cluster for Directory {
         async move { self.read_again(reference, unconfirmed) }.boxed()
     }
 
+    /// An object that is in no file that can be read may be in one that cannot.
     fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
-        async move { self.read_again(reference, |_| true) }.boxed()
+        async move {
+            let read = self.read_again(reference, |_| true)?;
+            if read.is_none() {
+                self.all_read(&reference.kind)?;
+            }
+            Ok(read)
+        }
+        .boxed()
     }
 
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
@@ -162,12 +167,23 @@ impl Cluster for Directory {
         place: &'a ObjectRef,
         labels: &'a Selector,
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
-        let (kind, namespace) = (&place.kind, place.namespace.as_deref());
-        let all = Directory::list(self, &place.api_version, kind, namespace).into_iter();
-        let all = all.filter(|one| place.name.is_empty() || place.name == one.name);
-        let there = all.filter_map(|one| self.shared.read_kept(&one).ok().flatten());
-        let there = there.filter(|object| labels.matches(object)).collect();
-        async move { Ok(there) }.boxed()
+        async move {
+            let name = Some(place.name.clone()).filter(|name| !name.is_empty());
+            self.complete(&Scope {
+                name,
+                ..Scope::of(place)
+            })?;
+            let (kind, namespace) = (&place.kind, place.namespace.as_deref());
+            let mut there = Vec::new();
+            for one in Directory::list(self, &place.api_version, kind, namespace) {
+                if place.name.is_empty() || place.name == one.name {
+                    let object = self.shared.read_kept(&one)?;
+                    there.extend(object.filter(|object| labels.matches(object)));
+                }
+            }
+            Ok(there)
+        }
+        .boxed()
     }
 
     /// Any file may hold the object.
@@ -232,6 +248,16 @@ impl Cluster for Directory {
 impl Directory {
     /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory
     /// that may not be written holds them in memory only; while the root is away, nothing below it counts as gone.
+    /// Checks that every file can be read.
+    fn all_read(&self, kind: &str) -> Result<(), ReadFailure> {
+        let store = self.shared.store();
+        store.unread().map_or(Ok(()), |place| {
+            let message = format!("`{place}` cannot be read, and may hold a {kind}");
+            let reason = KnownReason::ReadFailed;
+            Err(ReadFailure { reason, message })
+        })
+    }
+
     fn read_again(&self, reference: &ObjectRef, which: impl Fn(&Place) -> bool) -> Read {
         if self.shared.own.is_some() && self.shared.tree().is_there() {
             let file = object_file(reference);

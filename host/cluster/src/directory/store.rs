@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use transom_core::observation::Unreadable;
 use transom_core::reference::ObjectRef;
+use transom_core::watches::Scope;
 
 /// A file that was read.
 #[derive(Clone)]
@@ -91,6 +92,12 @@ impl Store {
             })
             .filter(|(_, slot)| matches!(slot.seen, Seen::Value(_)))
             .map(|(reference, _)| reference.as_ref())
+    }
+
+    /// An object of a scope that several files define, so that nothing is known of it.
+    pub(super) fn duplicate(&self, scope: &Scope) -> Option<Arc<ObjectRef>> {
+        let mut all = self.duplicates.values().flatten();
+        all.find(|one| scope.covers(one)).cloned()
     }
 
     /// The objects whose text contains a text, without the fields laid over them.

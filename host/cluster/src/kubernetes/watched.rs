@@ -91,7 +91,7 @@ impl Watched {
 
     /// Whether it covers a name. Its selectors are not checked.
     pub(super) fn covers(&self, reference: &ObjectRef) -> bool {
-        covers(&self.scope, reference) && self.keep.admits(reference)
+        self.scope.covers(reference) && self.keep.admits(reference)
     }
 }
 
@@ -103,18 +103,9 @@ pub(super) fn holds(scope: &Scope, object: &Object) -> bool {
     };
     let labels = scope.labels.as_ref();
     let fields = scope.fields.as_deref();
-    covers(scope, &object.reference)
+    scope.covers(&object.reference)
         && labels.is_none_or(|labels| labels.matches(object))
         && fields.is_none_or(|terms| matches(terms, field))
-}
-
-/// Whether a scope covers a name, apart from its selectors.
-fn covers(scope: &Scope, reference: &ObjectRef) -> bool {
-    let is = |only: &Option<String>, it: Option<&str>| only.is_none() || only.as_deref() == it;
-    scope.kind == reference.kind
-        && scope.api_version == reference.api_version
-        && is(&scope.name, Some(&reference.name))
-        && is(&scope.namespace, reference.namespace.as_deref())
 }
 
 /// Whether the fields of an object match the terms `a=b` and `a!=b`; false if one is not known.

@@ -3,9 +3,11 @@
 use crate::support::{Folder, create, done, map, map_ref, secret, secret_ref};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use transom_api::KnownReason;
 use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
 use transom_cluster::{Cluster, Read};
 use transom_core::observation::Observation;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 use transom_core::watches::{Keep, Scope};
@@ -64,6 +66,50 @@ fn a_users_file_that_is_being_written_counts_as_it_was_last_whole() {
     // Half of a file, as while it is written.
     folder.write("a.yaml", "apiVersion: v1\nkind: Conf");
     assert_eq!(value(confirm(&directory, &map_ref("a"))), Some(json!(1)));
+}
+
+#[test]
+fn what_several_files_define_is_missing_from_no_list() {
+    let folder = Folder::new(&[
+        ("a.yaml", &map("a", "1")),
+        ("b.yaml", &map("b", "1")),
+        ("copy.yaml", &map("b", "1")),
+    ]);
+    let directory = folder.open();
+    let place = |name: &str| ObjectRef {
+        name: name.to_owned(),
+        ..map_ref("")
+    };
+    let listed = |name: &str| {
+        let (cluster, place): (&dyn Cluster, _) = (&directory, place(name));
+        let every = Selector::default();
+        let listed = cluster.list_metadata(&place, &every);
+        listed.now_or_never().unwrap()
+    };
+    let failure = directory.complete(&Scope::of(&place(""))).unwrap_err();
+    assert_eq!(failure.reason, KnownReason::DuplicateObject);
+    for name in ["", "b"] {
+        let failure = listed(name).unwrap_err();
+        assert_eq!(failure.reason, KnownReason::DuplicateObject, "{name}");
+    }
+    assert_eq!(listed("a").unwrap().len(), 1);
+    let elsewhere = ObjectRef {
+        namespace: Some("other".to_owned()),
+        ..place("")
+    };
+    assert_eq!(directory.complete(&Scope::of(&elsewhere)), Ok(()));
+}
+
+#[test]
+fn nothing_is_absent_while_a_file_cannot_be_read() {
+    let folder = Folder::new(&[("a.yaml", &map("a", "1")), ("b.yaml", "{")]);
+    let directory = folder.open();
+    assert_eq!(value(confirm(&directory, &map_ref("a"))), Some(json!(1)));
+    let failure = confirm(&directory, &map_ref("b")).unwrap_err();
+    assert!(
+        failure.reason == KnownReason::ReadFailed && failure.message.contains("b.yaml"),
+        "{failure:?}"
+    );
 }
 
 #[test]
