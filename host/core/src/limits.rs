@@ -254,15 +254,17 @@ impl Ledger {
         self.withheld.remove(primary);
     }
 
-    /// A record was written.
+    /// A record was written. One of an earlier interval is over by now.
     pub fn recorded(&mut self, mut record: Record) {
-        if let Some(before) = &self.record
-            && before.started_seconds == record.started_seconds
-        {
-            // Approved while it was being written.
-            record.approved = before.approved.clone();
-            record.approved_for = before.approved_for.clone();
-            record.ends_seconds = record.ends_seconds.max(before.ends_seconds);
+        match &self.record {
+            Some(begun) if begun.started_seconds > record.started_seconds => return,
+            Some(before) if before.started_seconds == record.started_seconds => {
+                // Approved while it was being written.
+                record.approved = before.approved.clone();
+                record.approved_for = before.approved_for.clone();
+                record.ends_seconds = record.ends_seconds.max(before.ends_seconds);
+            }
+            _ => {}
         }
         self.record = Some(record);
     }

@@ -1,17 +1,18 @@
 //! Keeps each policy within its limits: asks before each write, records ahead, and follows time and approvals.
 //! `core::limits` decides.
 
+mod admission;
 mod approved;
 mod failing;
 mod store;
 mod there;
 
+use super::Controller;
 use super::queue::Queued;
-use super::{Admitted, Controller};
 use crate::policies::active::Active;
 use crate::telemetry;
 use approved::ApprovedPlan;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Store;
@@ -20,10 +21,7 @@ use transom_api::status::LimitsStatus;
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::failure::failing::Failing;
 use transom_core::failure::{Class, Failure};
-use transom_core::limits::{self, Ask, Kinds, Ledger, Look, Looked, Record, Verdict};
-use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan};
-use transom_core::policy::Policy;
+use transom_core::limits::{Ask, Ledger, Look, Looked, Record, Verdict};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::{self, End, Reconcile, Schedule};
 use transom_core::signal::PolicySignal;
@@ -131,103 +129,6 @@ impl Controller {
     pub(crate) fn limiting(mut self, place: Option<ObjectRef>) -> Self {
         self.limits = Limits::recorded(place);
         self
-    }
-
-    /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made, as they
-    /// were read.
-    ///
-    /// # Errors
-    /// `LimitReached`, or why it cannot be recorded: then nothing may be written.
-    pub(super) async fn within_limits(
-        &self,
-        admitted: &Admitted,
-        plan: &Plan,
-        before: &[Arc<Object>],
-    ) -> Result<Kinds, Failure> {
-        let key = &admitted.work.key;
-        let kinds = match &self.limits.store {
-            Some(_) => limits::kinds(&plan.steps, before),
-            None => return Ok(Kinds::new()),
-        };
-        if kinds.is_empty() {
-            self.limits.unwanted(key);
-            return Ok(kinds);
-        }
-        let newest = self.newest(admitted);
-        let limits = &newest.policy.limits;
-        if limits::are_off(limits, &kinds) {
-            self.limits.unwanted(key);
-            return Ok(Kinds::new());
-        }
-        let now_seconds = self.clock.now_seconds();
-        let ask = Ask {
-            primary: &key.primary,
-            kinds: &kinds,
-            limits,
-            revision: newest.id(),
-            primaries: self.primaries_of(&admitted.loaded.revision.policy, now_seconds),
-            now_seconds,
-        };
-        // Another revision may become active while a record is written. An ask for the one before would end what was approved
-        // for it.
-        let admit = || {
-            let revision = self.newest(admitted).id();
-            self.limits.admit(&key.policy, &Ask { revision, ..ask })
-        };
-        let verdict = match admit() {
-            None if !ask.is_limited() => return Ok(Kinds::new()),
-            Some(verdict @ (Verdict::Admitted(_) | Verdict::Withheld(_))) => verdict,
-            None | Some(Verdict::Reserve(_)) => self.record_for(key, admit).await?,
-        };
-        match verdict {
-            Verdict::Admitted(counted) => Ok(counted),
-            Verdict::Withheld(failure) => {
-                self.limits.withheld.notify_one();
-                Err(failure)
-            }
-            Verdict::Reserve(_) => {
-                let message =
-                    "the limits of the policy were recorded by another agent all the time";
-                Err(Failure::known(KnownReason::WriteConflict, message))
-            }
-        }
-    }
-
-    /// How many primaries a policy has, including those that are gone and left objects behind.
-    fn primaries_of(&self, policy: &Policy, now_seconds: i64) -> u32 {
-        let counted = self
-            .limits
-            .lock()
-            .get(&policy.name)
-            .and_then(|kept| kept.primaries);
-        if let Some((primaries, at)) = counted
-            && (0..COUNTED_SECONDS).contains(&(now_seconds - at))
-        {
-            return primaries;
-        }
-        let mut primaries: BTreeSet<ObjectRef> =
-            self.connections.primaries(policy).into_iter().collect();
-        let keys = self.memory.keys_of(&policy.name).into_iter();
-        primaries.extend(keys.map(|key| (*key.primary).clone()));
-        let count = u32::try_from(primaries.len()).unwrap_or(u32::MAX);
-        let mut policies = self.limits.lock();
-        let kept = policies.entry(Arc::clone(&policy.name)).or_default();
-        kept.primaries = Some((count, now_seconds));
-        count
-    }
-
-    /// Takes back what was counted for a primary of which certainly nothing was written.
-    pub(super) fn uncount(&self, key: &Key, counted: &Kinds, outcome: &Outcome) {
-        let unwritten = |result: &Result<(), _>| match result {
-            Ok(()) => false,
-            Err(failure) => limits::is_unwritten(failure),
-        };
-        let mut results = outcome.steps.iter();
-        if !counted.is_empty() && results.all(|step| unwritten(&step.result)) {
-            self.limits.ledger(&key.policy, |ledger| {
-                ledger.give_back(&key.primary, counted);
-            });
-        }
     }
 
     /// Looks at what is withheld until the task is aborted.

@@ -1,0 +1,139 @@
+//! Asks before each write whether the limits of the policy allow it, and records ahead what it counts for.
+
+use super::COUNTED_SECONDS;
+use crate::controller::{Admitted, Controller};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use transom_api::KnownReason;
+use transom_core::catalogue::Revision;
+use transom_core::failure::Failure;
+use transom_core::limits::{self, Ask, Kinds, Verdict};
+use transom_core::object::Object;
+use transom_core::plan::{Outcome, Plan};
+use transom_core::policy::Policy;
+use transom_core::reference::ObjectRef;
+use transom_core::work::Key;
+
+impl Controller {
+    /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made, as they
+    /// were read.
+    ///
+    /// # Errors
+    /// `LimitReached`, or why it cannot be recorded: then nothing may be written.
+    pub(in crate::controller) async fn within_limits(
+        &self,
+        admitted: &Admitted,
+        plan: &Plan,
+        before: &[Arc<Object>],
+    ) -> Result<Kinds, Failure> {
+        let key = &admitted.work.key;
+        let kinds = match &self.limits.store {
+            Some(_) => limits::kinds(&plan.steps, before),
+            None => return Ok(Kinds::new()),
+        };
+        if kinds.is_empty() {
+            self.limits.unwanted(key);
+            return Ok(kinds);
+        }
+        let newest = self.newest(admitted);
+        if limits::are_off(&newest.policy.limits, &kinds) {
+            self.limits.unwanted(key);
+            return Ok(Kinds::new());
+        }
+        let now_seconds = self.clock.now_seconds();
+        let ask = self.ask_about(admitted, &newest, &kinds, now_seconds);
+        // Another revision may become active while a record is written. An ask for the one before would end what was approved
+        // for it.
+        let admit = || {
+            let newest = self.newest(admitted);
+            let (limits, revision) = (&newest.policy.limits, newest.id());
+            let ask = Ask {
+                limits,
+                revision,
+                ..ask
+            };
+            self.limits.admit(&key.policy, &ask)
+        };
+        let verdict = match admit() {
+            None if !ask.is_limited() => return Ok(Kinds::new()),
+            Some(verdict @ (Verdict::Admitted(_) | Verdict::Withheld(_))) => verdict,
+            None | Some(Verdict::Reserve(_)) => self.record_for(key, admit).await?,
+        };
+        match verdict {
+            Verdict::Admitted(counted) => Ok(counted),
+            Verdict::Withheld(failure) => {
+                self.limits.withheld.notify_one();
+                Err(failure)
+            }
+            Verdict::Reserve(_) => {
+                let message =
+                    "the limits of the policy were recorded by another agent all the time";
+                Err(Failure::known(KnownReason::WriteConflict, message))
+            }
+        }
+    }
+
+    /// What is asked about a primary of a revision.
+    fn ask_about<'a>(
+        &self,
+        admitted: &'a Admitted,
+        revision: &'a Revision,
+        kinds: &'a Kinds,
+        now_seconds: i64,
+    ) -> Ask<'a> {
+        let (key, policy) = (&admitted.work.key, &admitted.loaded.revision.policy);
+        let counted = self.primaries_of(&key.policy, now_seconds);
+        let count = || self.count_primaries(policy, now_seconds);
+        let ask = Ask {
+            primary: &key.primary,
+            kinds,
+            limits: &revision.policy.limits,
+            revision: revision.id(),
+            primaries: counted.unwrap_or_else(count),
+            now_seconds,
+        };
+        // There may be many more than a moment ago.
+        match counted.is_some() && !ask.is_limited() {
+            true => Ask {
+                primaries: count(),
+                ..ask
+            },
+            false => ask,
+        }
+    }
+
+    /// How many primaries a policy had when they were counted a moment ago.
+    fn primaries_of(&self, policy: &str, now_seconds: i64) -> Option<u32> {
+        let policies = self.limits.lock();
+        let (primaries, at) = policies.get(policy)?.primaries?;
+        let counts = (0..COUNTED_SECONDS).contains(&(now_seconds - at));
+        counts.then_some(primaries)
+    }
+
+    /// How many primaries a policy has, including those that are gone and left objects behind.
+    fn count_primaries(&self, policy: &Policy, now_seconds: i64) -> u32 {
+        let mut primaries: BTreeSet<ObjectRef> =
+            self.connections.primaries(policy).into_iter().collect();
+        let keys = self.memory.keys_of(&policy.name).into_iter();
+        primaries.extend(keys.map(|key| (*key.primary).clone()));
+        let count = u32::try_from(primaries.len()).unwrap_or(u32::MAX);
+        let mut policies = self.limits.lock();
+        let kept = policies.entry(Arc::clone(&policy.name)).or_default();
+        kept.primaries = Some((count, now_seconds));
+        count
+    }
+
+    /// Takes back what was counted for a primary of which certainly nothing was written.
+    pub(in crate::controller) fn uncount(&self, key: &Key, counted: &Kinds, outcome: &Outcome) {
+        let unwritten = |result: &Result<(), _>| match result {
+            Ok(()) => false,
+            Err(failure) => limits::is_unwritten(failure),
+        };
+        let mut results = outcome.steps.iter();
+        if !counted.is_empty() && results.all(|step| unwritten(&step.result)) {
+            self.limits.ledger(&key.policy, |ledger| {
+                ledger.give_back(&key.primary, counted);
+            });
+        }
+    }
+}
