@@ -40,6 +40,7 @@ use plan::Planned;
 use pool::Pool;
 use queue::{Queued, Request};
 use statuses::Statuses;
+use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -48,6 +49,7 @@ use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
 use touched::{Ended, Touched};
 use transom_cluster::kubernetes::Leading;
+use transom_core::catalogue::Revision;
 use transom_core::contract::AgentFacts;
 use transom_core::failure::Failure;
 use transom_core::kubeconfig::KubeconfigLimits;
@@ -130,6 +132,8 @@ pub(crate) struct Controller {
     readable: AtomicU64,
     /// Held while revisions are put to work, so that of two at a time the newest one stays.
     activating: Mutex<()>,
+    /// The candidates that are being tried.
+    trying: Mutex<BTreeMap<Arc<str>, Arc<Revision>>>,
 }
 
 impl Controller {
@@ -158,6 +162,7 @@ impl Controller {
             rehearsals: Rehearsals::default(),
             readable: AtomicU64::default(),
             activating: Mutex::default(),
+            trying: Mutex::default(),
         }
     }
 

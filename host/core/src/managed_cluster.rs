@@ -9,6 +9,8 @@ use crate::object::Object;
 use crate::object::field::Place;
 use crate::projection::Declared;
 
+/// Where its taints are.
+pub const TAINTS_FIELD: &str = "spec.taints";
 /// `spec.leaseDurationSeconds` of a cluster that sets none.
 pub const DEFAULT_LEASE_SECONDS: u32 = 60;
 

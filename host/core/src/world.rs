@@ -12,7 +12,7 @@ mod taints;
 pub use facts::{FACTS, Facts};
 pub use kubeconfig::KUBECONFIG;
 pub use objects::OBJECTS;
-pub use taints::{FIELD as TAINTS_FIELD, TAINTS};
+pub use taints::TAINTS;
 
 use crate::catalogue::guest::Guest;
 use crate::contract::Primary;
@@ -40,6 +40,9 @@ pub const ALL: &[&dyn World] = &[
     OBJECTS,
 ];
 
+/// The world of policies that grant no write: its guests may only observe, and in the others every answer is a write.
+pub const OBSERVING: &dyn World = OBJECTS;
+
 /// A kind of guest that decides.
 pub trait World: fmt::Debug + Sync {
     /// Its name in `wit/`: `kubeconfig-guest`.
@@ -62,6 +65,11 @@ pub trait World: fmt::Debug + Sync {
     /// guest of this world only makes objects.
     fn nothing(&self, _policy: &Policy, _primary: &ObjectRef) -> Vec<Fields> {
         Vec::new()
+    }
+
+    /// Whether its guest says when the finalizer of its policy is taken off.
+    fn finalizes(&self) -> bool {
+        false
     }
 
     /// Whether what a policy wrote can be told from what others wrote, so that it can be taken back.

@@ -22,7 +22,7 @@ impl Controller {
     /// What is compared now.
     fn expecting<'a>(&self, loaded: &'a Loaded) -> Option<&'a Expecting> {
         let expecting = loaded.expecting.as_deref();
-        expecting.filter(|one| !one.probation.is_over(self.clock.now_seconds()))
+        expecting.filter(|one| one.probation.goes_on(self.clock.now_seconds()))
     }
 
     /// Notes in a trial what is planned; later fails when another thing is planned for the same question. The time is no

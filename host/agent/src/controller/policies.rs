@@ -13,13 +13,13 @@ use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use transom_api::KnownReason;
 use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
-use transom_core::catalogue::Change;
+use transom_core::catalogue::{Change, Revision};
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
@@ -93,6 +93,11 @@ impl Controller {
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
     /// names are ready, so that one that is slow or does not answer holds up no other policy.
     pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: Changes) {
+        let loaded = |(policy, _): &(Arc<str>, Change)| active.loaded_of(policy);
+        let watched: BTreeMap<_, _> = changes
+            .iter()
+            .map(|change| (Arc::clone(&change.0), loaded(change)))
+            .collect();
         self.watch(&active);
         // Changes that need no connection, such as a refusal. They are published even when there are none.
         let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
@@ -102,11 +107,21 @@ impl Controller {
                 .or_default()
                 .push((policy, change));
         }
-        let (controller, active) = (&self, &active);
-        let each = by_need.into_iter().map(|(clusters, changes)| async move {
-            controller.connections.ready(&clusters).await;
-            controller.activate(active, &changes);
-        });
+        let (controller, active, watched) = (&self, &active, &watched);
+        let each = by_need
+            .into_iter()
+            .map(|(clusters, mut changes)| async move {
+                controller.connections.ready(&clusters).await;
+                // Another revision that was loaded meanwhile may read what is not watched yet. It comes with a change of its own.
+                changes.retain(|(policy, _)| {
+                    let now = active.loaded_of(policy);
+                    let before = watched.get(policy).and_then(Option::as_ref);
+                    before
+                        .zip(now)
+                        .is_none_or(|(before, now)| before.revision.is(&now.revision))
+                });
+                controller.activate(active, &changes);
+            });
         futures::future::join_all(each).await;
     }
 
@@ -169,15 +184,22 @@ impl Controller {
     /// the object does not have.
     pub(crate) fn watch(&self, active: &Active) {
         self.connections.watch(|| {
+            // Taken first: what takes the place of a revision after that is not in it, and the queue still has that one.
+            let catalogue = active.catalogue();
             let replaced = self.queues().into_iter().filter_map(|queue| {
                 let works = queue.loaded();
                 let next = active.loaded_of(&queue.policy);
                 let stays = next.is_some_and(|next| Arc::ptr_eq(&next, &works));
                 (!stays).then(|| Arc::clone(&works.revision))
             });
-            let replaced = replaced.collect();
-            (active.catalogue(), replaced)
+            let mut beside: Vec<_> = replaced.collect();
+            beside.extend(self.trying().values().cloned());
+            (catalogue, beside)
         });
+    }
+
+    fn trying(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Revision>>> {
+        self.trying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets this replica work, each time that it becomes the leader, only once its active revisions are those of the
@@ -224,8 +246,11 @@ impl Controller {
     /// Tries a candidate, once its connections are ready and while this replica leads. Ends early when nobody waits for it
     /// any more.
     pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, mut due: Due) -> Tried {
-        self.watch(&active);
         let policy = Arc::clone(&due.loaded.revision.policy.name);
+        // Its manifest may be refused meanwhile, and then it is no candidate of the catalogue any more.
+        let revision = Arc::clone(&due.loaded.revision);
+        self.trying().insert(Arc::clone(&policy), revision);
+        self.watch(&active);
         let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
         let trial = async {
             self.leading.clone().gained().await;
@@ -244,6 +269,7 @@ impl Controller {
             }),
             _ = &mut due.outdated => failed(KnownReason::Trying, "another candidate took its place"),
         };
+        self.trying().remove(&policy);
         let approved = match &due.approval {
             None => Approved::Nothing,
             Some(approval) => self.approved(&policy, approval).await,

@@ -74,6 +74,11 @@ impl Controller {
         let clusters = policy.clusters();
         let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
         self.connections.ready(&clusters).await;
+        // Of those that are not listed it would find nothing.
+        if let Err(failure) = self.connections.primaries_listed(policy) {
+            let failed = Trial::failed(&policy.name, failure.reason, &failure.message);
+            return (failed, None);
+        }
         let shadow = Shadow(Arc::new(self.shadow()));
         // A suspension is no part of a revision: what it would do without it counts.
         let revision = Arc::new(Revision {
@@ -191,6 +196,7 @@ impl Controller {
             rehearsals: Rehearsals::default(),
             readable: AtomicU64::default(),
             activating: Mutex::default(),
+            trying: Mutex::default(),
         }
     }
 

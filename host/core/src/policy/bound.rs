@@ -2,9 +2,9 @@
 //! what both allow.
 
 use super::{EveryRule, Policy, PrimaryRule, ReadRule, Target, WriteRule};
+use crate::managed_cluster::TAINTS_FIELD;
 use crate::pattern::Pattern;
 use crate::projection::path::Path;
-use crate::world::TAINTS_FIELD;
 use std::sync::Arc;
 use transom_api::policy::{
     AdoptSpec, CarryGrant, InsecureGrant, KubeconfigGrant, ModeSpec, PolicySpec, PruneSpec,

@@ -8,7 +8,7 @@ use super::manifest::{self, PolicyError};
 use crate::contract::decide::LabelTerm;
 use crate::contract::description::{Description, Read, Role, Verb, WriteGrant};
 use crate::document::{Limits, parse_one};
-use crate::world::{OBJECTS, World};
+use crate::world::{self, World};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -71,7 +71,7 @@ fn write(
         let why = "the description of the guest names no kind that it reads";
         return Err(PolicyError::new("spec.primary", why));
     };
-    if grant.write.is_empty() && world != OBJECTS {
+    if grant.write.is_empty() && world != world::OBSERVING {
         let why = "the description of the guest does not say what it writes";
         return Err(PolicyError::new("spec.grant.write", why));
     }

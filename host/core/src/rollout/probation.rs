@@ -40,6 +40,11 @@ impl Probation {
         self.until_seconds <= now_seconds
     }
 
+    /// Whether it goes on and began before, by this clock: not when the clock was set back.
+    pub fn goes_on(&self, now_seconds: i64) -> bool {
+        !self.is_over(now_seconds) && self.bounded(now_seconds) == *self
+    }
+
     /// The same, not longer than its window from now on: the clock may have been set back.
     #[must_use]
     pub fn bounded(self, now_seconds: i64) -> Self {
@@ -136,6 +141,7 @@ mod tests {
         assert!(!short.is_over(1_000) && !short.is_over(1_059));
         assert!(short.is_over(1_060));
         // The clock was set back: it lasts for one window more.
+        assert!(short.goes_on(1_000) && !short.goes_on(999) && !short.goes_on(1_060));
         let set_back = short.bounded(900);
         assert!(!set_back.is_over(959) && set_back.is_over(960));
         assert_eq!(short.bounded(1_030), short);

@@ -30,11 +30,11 @@ const TYPES: [(&str, &str); 3] = [
 /// What is kept of each scope, and which lines of policies need it.
 pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
-/// What a connection watches for every active policy, for revisions that still work until another one takes over, and for
+/// What a connection watches for every active policy, for revisions that work or are tried beside them, and for
 /// the objects that hold components of any policy. A watch that another one covers is left out.
 pub fn of(
     catalogue: &Catalogue,
-    replaced: &[Arc<Revision>],
+    beside: &[Arc<Revision>],
     connection: &str,
     secrets: SecretReads,
     components: &BTreeSet<ObjectRef>,
@@ -45,9 +45,9 @@ pub fn of(
         let candidate = candidate.map(|candidate| &*candidate.revision);
         entry.revision.as_deref().into_iter().chain(candidate)
     });
-    let replaced = replaced.iter().map(|revision| &**revision);
+    let beside = beside.iter().map(|revision| &**revision);
     let policies = revisions
-        .chain(replaced)
+        .chain(beside)
         .map(|revision| (&revision.policy, Some(revision)));
     let mut watches = wanted_by(policies, connection, secrets);
     for object in components.iter().filter(|one| one.cluster == connection) {
@@ -176,6 +176,11 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
         scope.labels = Some(rule.labels.clone()).filter(|labels| !labels.is_empty());
     }
     all
+}
+
+/// What is listed for the primaries of a policy.
+pub fn scopes_of_primaries(policy: &Policy) -> impl Iterator<Item = Scope> {
+    primary(policy, None).into_iter().map(|(scope, _)| scope)
 }
 
 /// Where the primaries of a policy may lie, whatever their labels: its kind, in all namespaces or in these.

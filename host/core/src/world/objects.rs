@@ -101,6 +101,10 @@ impl World for ObjectsWorld {
         true
     }
 
+    fn finalizes(&self) -> bool {
+        true
+    }
+
     fn withdraws(&self) -> bool {
         // Any field of a granted one may have been written by others before.
         false

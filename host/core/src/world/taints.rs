@@ -3,6 +3,7 @@
 use super::{Answer, Granted, Lowering, World};
 use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
 use crate::failure::{Class, Failure};
+use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::{Desired, Elements, Field, Fields};
 use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
@@ -18,8 +19,6 @@ use transom_api::policy::bounds::{self, MANY};
 /// The taints world.
 pub const TAINTS: &dyn World = &Taints;
 
-/// The field that holds the taints.
-pub const FIELD: &str = "spec.taints";
 /// The most bytes of a taint's value.
 const MAX_VALUE: usize = 1024;
 
@@ -34,7 +33,8 @@ impl World for Taints {
     fn takes(&self, grants: &[WriteGrant]) -> bool {
         // With values, the whole list is meant, whoever owns its taints.
         let is_taints = |grant: &WriteGrant| {
-            !grant.taint_keys.is_empty() || grant.fields == [FIELD] && grant.values.is_empty()
+            !grant.taint_keys.is_empty()
+                || grant.fields == [TAINTS_FIELD] && grant.values.is_empty()
         };
         let mut grants = grants.iter().filter(|grant| grant.target.is_some());
         grants.any(is_taints)
@@ -43,7 +43,7 @@ impl World for Taints {
     fn rule(&self, granted: &Granted<'_>) -> Result<WriteRule, PolicyError> {
         let Granted { field, grant, .. } = *granted;
         primary_only(granted)?;
-        if grant.fields != [FIELD] {
+        if grant.fields != [TAINTS_FIELD] {
             return Err(PolicyError::new(
                 format!("{field}.fields"),
                 "is not [spec.taints]",
@@ -69,7 +69,7 @@ impl World for Taints {
 
 /// The path of the taints.
 pub(super) fn path(field: &str) -> Result<Path, PolicyError> {
-    Path::parse(FIELD).map_err(|error| PolicyError::new(field, error.to_string()))
+    Path::parse(TAINTS_FIELD).map_err(|error| PolicyError::new(field, error.to_string()))
 }
 
 /// Checks the keys that a policy is to own.

@@ -54,18 +54,18 @@ async fn tell(mut standing: watch::Receiver<Standing>) {
 }
 
 impl Connections {
-    /// Has every connection watch what the policies of a catalogue need, and the revisions that still work, and returns at
-    /// once. Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
+    /// Has every connection watch what the policies of a catalogue need, and revisions beside them, and returns at once.
+    /// Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
     pub(crate) fn watch(&self, needs: impl FnOnce() -> (Catalogue, Vec<Arc<Revision>>)) {
         let _one = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
-        let (catalogue, replaced) = needs();
+        let (catalogue, beside) = needs();
         for (name, cluster) in &self.by_name {
             // A directory has read every Secret anyway.
             let secrets = cluster
                 .server()
                 .map_or(SecretReads::Watch, |_| self.secrets);
             // The components of policies that are not active yet, too.
-            let mut wanted = watches::of(&catalogue, &replaced, name, secrets, &self.components());
+            let mut wanted = watches::of(&catalogue, &beside, name, secrets, &self.components());
             wanted.extend((self.policy_objects && name == LOCAL).then(watches::policies));
             cluster.watch(wanted);
         }

@@ -6,9 +6,10 @@ use transom_core::contract::decide::Review;
 use transom_core::failure::Failure;
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
+use transom_core::policy::Policy;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
-use transom_core::watches::Scope;
+use transom_core::watches::{self, Scope};
 
 impl Connections {
     /// Reads one object; `None` when it does not exist.
@@ -78,6 +79,22 @@ impl Connections {
     ) -> Result<Verdict, Failure> {
         let asked = self.named(cluster)?.review(review, requester).await;
         asked.map_err(|failure| Failure::known(failure.reason, failure.message))
+    }
+
+    /// Checks that every primary of a policy on an API server is known.
+    ///
+    /// # Errors
+    /// Why some may be missing.
+    pub(in crate::controller) fn primaries_listed(
+        &self,
+        policy: &Policy,
+    ) -> Result<(), ReadFailure> {
+        let cluster = self.by_name.get(&policy.primary.cluster);
+        let Some(cluster) = cluster.filter(|cluster| cluster.server().is_some()) else {
+            return Ok(());
+        };
+        let mut scopes = watches::scopes_of_primaries(policy);
+        scopes.try_for_each(|scope| cluster.complete(&scope))
     }
 
     /// Every object of a scope whose labels are selected, or cannot be read; sorted.

@@ -6,7 +6,7 @@ use super::super::{ReadRule, Target, WriteRule};
 use super::{Checked, at_most, connection, unique, within, wrong};
 use crate::pattern::template::Names;
 use crate::reference::dns;
-use crate::world::{self, Granted, OBJECTS, World};
+use crate::world::{self, Granted, World};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
@@ -21,8 +21,7 @@ pub(super) fn writes(
     let grants = &spec.grant.write;
     at_most("spec.grant.write", grants, FEW)?;
     if grants.is_empty() {
-        // A guest that only observes: in the other worlds every answer is a write.
-        return Ok((OBJECTS, Vec::new()));
+        return Ok((world::OBSERVING, Vec::new()));
     }
     let world = world::ALL.iter().find(|world| world.takes(grants));
     let mut rules = Vec::new();
@@ -65,7 +64,7 @@ pub(super) fn writes(
         let why = "grants fields of the primary twice; use one grant";
         return Err(PolicyError::new("spec.grant.write", why));
     }
-    Ok((world.copied().unwrap_or(OBJECTS), rules))
+    Ok((world.copied().unwrap_or(world::OBSERVING), rules))
 }
 
 fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
@@ -83,14 +82,14 @@ fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
     )
 }
 
-/// Checks the finalizer: only an objects guest says when it is released.
+/// Checks the finalizer: the guest says when it is released.
 pub(super) fn finalizer(grant: &GrantSpec, world: &'static dyn World) -> Checked<()> {
     let field = "spec.grant.finalizer";
     match &grant.finalizer {
         Some(name) if !name.contains('/') || !dns::is_qualified_name(name) => {
             wrong(field, "is not a DNS subdomain, a slash and a name")
         }
-        Some(_) if world != OBJECTS => wrong(field, "is for guests that make objects"),
+        Some(_) if !world.finalizes() => wrong(field, "is for guests that make objects"),
         _ => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use super::Checked;
 use crate::contract::objects::Apply;
 use crate::contract::taints::Wanted;
 use crate::failure::Failure;
+use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::Field;
 use crate::policy::check::wrong;
 use crate::policy::{Target, WriteRule};
@@ -17,7 +18,7 @@ use transom_api::KnownReason;
 
 /// The key of the taints that a granted field names.
 fn key(field: &str) -> Option<&str> {
-    let rest = field.strip_prefix(taints::FIELD)?;
+    let rest = field.strip_prefix(TAINTS_FIELD)?;
     rest.strip_prefix("[key=")?.strip_suffix(']')
 }
 
