@@ -140,7 +140,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn all(&mut self) -> Result<(Option<ObservedState>, Leftovers), Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
-        let primary = self.look_at(&self.key.primary.clone()).await?;
+        let primary = self.primary().await?;
         let Some(primary) = primary.filter(|there| policy.is_about(there)) else {
             return Ok((None, self.of_gone().await?));
         };

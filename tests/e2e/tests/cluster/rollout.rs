@@ -312,6 +312,7 @@ fn a_candidate_that_creates_objects_becomes_active() -> Result<()> {
         stage.install_policies().await?;
         let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
         stage.wait_for_right("one", 6443).await?;
+        let mark = stage.mark()?;
         let namespaces = |names: Value| json!({"spec": {"primary": {"namespaces": names}}});
         for (names, generation) in [(json!(["elsewhere"]), 2), (json!(["*"]), 3)] {
             if generation == 3 {
@@ -325,7 +326,8 @@ fn a_candidate_that_creates_objects_becomes_active() -> Result<()> {
         }
         stage.wait_for_right("two", 6443).await?;
         agent.stop()?;
-        Ok(())
+        // What the policy is not about any more is not read without a watch.
+        stage.nothing_denied(mark).await
     })
 }
 

@@ -87,6 +87,24 @@ impl Reader<'_> {
         Ok(handover.permit(connected, &confirmed).err())
     }
 
+    /// The primary. One outside the kind and the namespaces of the policy is gone for it, whether it exists or not, and the
+    /// agent may have no right to read it: it is looked at for the policy's finalizer only.
+    pub(super) async fn primary(&mut self) -> Result<Option<Object>, Failure> {
+        let (policy, primary) = (&self.loaded.revision.policy, &self.key.primary);
+        if self.is_outside() && policy.finalizer.is_none() {
+            return Ok(None);
+        }
+        match self.look_at(primary).await {
+            Err(failure) if self.is_outside() && is_out_of_reach(&failure) => Ok(None),
+            read => read,
+        }
+    }
+
+    fn is_outside(&self) -> bool {
+        let rule = &self.loaded.revision.policy.primary;
+        !rule.admits(&self.key.primary)
+    }
+
     /// The primary is gone: releases its claim, and reads everything that was made for it.
     pub(super) async fn of_gone(&mut self) -> Result<Leftovers, Failure> {
         let (controller, key) = (self.controller, self.key);
@@ -144,20 +162,12 @@ impl Reader<'_> {
                 let memory = controller.memory.lock();
                 memory.knows(self.key) || memory.deselected.contains(self.key)
             };
-        if !may_bear {
+        if !may_bear || self.is_outside() && policy.finalizer.is_none() {
             return Ok(None);
         }
         match controller.connections.confirm(&self.key.primary).await {
             // Without rights, or without the kind, nothing can be released.
-            Err(failure)
-                if !made
-                    && matches!(
-                        failure.reason.known(),
-                        Some(KnownReason::KindMissing | KnownReason::ReadForbidden)
-                    ) =>
-            {
-                Ok(None)
-            }
+            Err(failure) if (!made || self.is_outside()) && is_out_of_reach(&failure) => Ok(None),
             there => there,
         }
     }
@@ -325,4 +335,13 @@ impl Reader<'_> {
         }
         Ok(object)
     }
+}
+
+/// Whether an object cannot be read because the agent may not, or because its kind is not served.
+fn is_out_of_reach(failure: &Failure) -> bool {
+    let reason = failure.reason.known();
+    matches!(
+        reason,
+        Some(KnownReason::KindMissing | KnownReason::ReadForbidden)
+    )
 }
