@@ -149,6 +149,11 @@ impl PrimaryRule {
             && namespace.is_none_or(|name| patterns.any(|pattern| pattern.matches_text(name)))
     }
 
+    /// Whether only its namespace keeps an object from being a primary.
+    pub fn leaves_out(&self, object: &ObjectRef) -> bool {
+        object.is(&self.cluster, &self.api_version, &self.kind) && !self.admits(object)
+    }
+
     /// Whether an object is a primary. One that was one before and is not any more is gone for the policy.
     pub fn selects(&self, object: &Object) -> bool {
         self.admits(&object.reference) && self.labels.matches(object)

@@ -87,8 +87,8 @@ impl Reader<'_> {
         Ok(handover.permit(connected, &confirmed).err())
     }
 
-    /// The primary. One outside the kind and the namespaces of the policy is gone for it, whether it exists or not, and the
-    /// agent may have no right to read it: it is looked at for the policy's finalizer only.
+    /// The primary. One outside the namespaces of the policy is gone for it, whether it exists or not, and the agent may have
+    /// no right to read it: it is looked at for the policy's finalizer only.
     pub(super) async fn primary(&mut self) -> Result<Option<Object>, Failure> {
         let (policy, primary) = (&self.loaded.revision.policy, &self.key.primary);
         if self.is_outside() && policy.finalizer.is_none() {
@@ -100,9 +100,10 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether the policy leaves out its namespace. Of a primary on another connection nothing is known.
     fn is_outside(&self) -> bool {
         let rule = &self.loaded.revision.policy.primary;
-        !rule.admits(&self.key.primary)
+        rule.leaves_out(&self.key.primary)
     }
 
     /// The primary is gone: releases its claim, and reads everything that was made for it.
