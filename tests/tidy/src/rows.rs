@@ -27,7 +27,7 @@ const SUBJECTS: [Subject; 10] = [
     },
     Subject {
         name: "client-certificates",
-        rows: &[('K', 1, 17), ('C', 1, 10)],
+        rows: &[('K', 1, 17), ('K', 28, 33), ('C', 1, 10)],
         cases: &["client-certificates"],
     },
     Subject {

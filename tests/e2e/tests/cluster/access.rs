@@ -286,7 +286,7 @@ fn a16_a_namespace_that_somebody_deletes_comes_back_with_its_bindings_once_the_w
         let words = ["--policies", &stage.unlimited("cluster-access")?];
         stage.grant_exactly(&words).await?;
         let mark = stage.mark()?;
-        let kubernetes = controllers(stage, "namespace", "1h")?;
+        let kubernetes = controllers(&stage.cluster, "namespace", "1h")?;
         let agent = stage.start_agent(&words)?;
         undecided(stage, &one).await?;
         accept(stage, &one, true).await?;

@@ -6,7 +6,7 @@ use crate::availability::{CLOCK, LEASE_NAME, beat, lease_time};
 use crate::inputs::{LEASE, REQUEST};
 use crate::leaving::WORK;
 use crate::spoke::{
-    AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, JOINERS, Spoke, controllers, is_tainted, says,
+    AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, HUB_SECRET, JOINERS, Spoke, controllers, is_tainted, says,
 };
 use crate::stage::{DEADLINE, MANAGED, NAMESPACE, SECRET, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
@@ -30,7 +30,7 @@ const POLICIES: [&str; 4] = [
 const GRACE_SECONDS: i64 = 5;
 
 /// Puts the policies of the hub into one folder.
-fn put_policies(folder: &Path) -> Result<()> {
+pub(crate) fn put_policies(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for name in POLICIES {
         let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(name))?)?;
@@ -45,7 +45,7 @@ fn put_policies(folder: &Path) -> Result<()> {
 }
 
 /// Waits until the ManagedCluster is as it should be, and returns it.
-async fn wait_for(
+pub(crate) async fn wait_for(
     stage: &Stage,
     name: &str,
     what: &str,
@@ -56,7 +56,7 @@ async fn wait_for(
 }
 
 /// When the agent of a cluster renewed its lease last, in seconds since 1970.
-async fn renewed(stage: &Stage, name: &str) -> Result<i64> {
+pub(crate) async fn renewed(stage: &Stage, name: &str) -> Result<i64> {
     let place = (Some(name), LEASE_NAME);
     let lease = stage.objects().get(LEASE, place).await?;
     let at = lease["spec"]["renewTime"].as_str().context("no time")?;
@@ -111,7 +111,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         stage.grant_exactly(&words).await?;
         let mark = stage.mark()?;
         let transom = stage.start_at_real_time(&words)?;
-        let signer = controllers(stage, "csrsigning", "1h")?;
+        let signer = controllers(&stage.cluster, "csrsigning", "1h")?;
         let name = format!("{CLUSTERS}spoke");
         let spoke = Spoke::start(stage, &name).await?;
         let agent = spoke.agent("registration-1.log")?;
@@ -143,9 +143,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
             .objects()
             .api("v1", "Secret", Some(HOME))
             .await?;
-        secrets
-            .delete("hub-kubeconfig-secret", &DeleteParams::default())
-            .await?;
+        secrets.delete(HUB_SECRET, &DeleteParams::default()).await?;
         let renewer = format!("system:open-cluster-management:{name}:agent");
         wait::until("a renewed certificate", DEADLINE, async || {
             let requests = stage.list(REQUEST).await?;
@@ -270,7 +268,7 @@ fn rotation() -> Result<()> {
         stage.grant_exactly(&words).await?;
         let mark = stage.mark()?;
         let transom = stage.start_at_real_time(&words)?;
-        let signer = controllers(stage, "csrsigning", SHORT)?;
+        let signer = controllers(&stage.cluster, "csrsigning", SHORT)?;
         let name = format!("{CLUSTERS}short");
         let spoke = Spoke::start(stage, &name).await?;
         let agent = spoke.agent("registration-short.log")?;
@@ -280,7 +278,7 @@ fn rotation() -> Result<()> {
         let is_available = |cluster: &Value| says(cluster, AVAILABLE, "True");
         wait_for(stage, &name, "an available cluster", is_available).await?;
         let objects = spoke.cluster.objects();
-        let place = (Some(HOME), "hub-kubeconfig-secret");
+        let place = (Some(HOME), HUB_SECRET);
         let first = objects.get(SECRET, place).await?["data"]["tls.crt"].take();
         let secrets = objects.api(SECRET.0, SECRET.1, place.0).await?;
         let mut touched = 0;

@@ -62,6 +62,7 @@ mod others;
 mod plan;
 mod policies;
 mod races;
+mod rejoining;
 mod revisions;
 mod rights;
 mod rollout;

@@ -87,7 +87,7 @@ fn the_klusterlet_operator_takes_the_kubeconfig_and_cleans_up_with_it() -> Resul
         let transom = stage.start_at_real_time(&["--policies", &policy])?;
         transom.wait_for(&primary(NAME), "Waiting NamespaceMissing")?;
         let operator = operator(stage, &dns)?;
-        let kubernetes = controllers(stage, "namespace", "1h")?;
+        let kubernetes = controllers(&stage.cluster, "namespace", "1h")?;
         // The operator makes the namespace, and the secret comes into it.
         let klusterlet = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "metadata": {"name": home}, "spec": {
             "clusterName": NAME, "namespace": INSIDE, "deployOption": {"mode": "Hosted"},

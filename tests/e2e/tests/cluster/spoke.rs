@@ -23,6 +23,10 @@ pub(crate) const SET_CRDS: [&str; 2] = [
 const SPOKE_CRD: &str = "clusterclaims.cluster.open-cluster-management.io";
 /// Where the agent keeps its credential on the spoke.
 pub(crate) const HOME: &str = "open-cluster-management-agent";
+/// The credential with which the agent registers; it stands in a file, too, as kubelet would mount it.
+const BOOTSTRAP_SECRET: &str = "bootstrap-hub-kubeconfig";
+/// The credential that the agent got.
+pub(crate) const HUB_SECRET: &str = "hub-kubeconfig-secret";
 pub(crate) const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 pub(crate) const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 /// The group of those who bring new clusters.
@@ -69,15 +73,29 @@ impl Spoke {
         })
     }
 
+    /// Has the agent register with this kubeconfig: in the file that it reads when it starts, and in the Secret by whose
+    /// change it notices that it has to start again. `touched` makes it a change.
+    pub(crate) async fn points_to(&self, kubeconfig: &str, touched: usize) -> Result<()> {
+        fs::write(&self.bootstrap, kubeconfig)?;
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": BOOTSTRAP_SECRET, "namespace": HOME},
+            "stringData": {"kubeconfig": kubeconfig, "touched": touched.to_string()}});
+        self.cluster.objects().apply(secret).await.map(drop)
+    }
+
     /// Starts the registration agent; it stops when the handle is dropped.
     pub(crate) fn agent(&self, log: &str) -> Result<Agent> {
+        self.agent_as(&self.name, log)
+    }
+
+    /// Starts the registration agent of a cluster of another name.
+    pub(crate) fn agent_as(&self, name: &str, log: &str) -> Result<Agent> {
         let admin = self.cluster.user("spoke-admin", &["system:masters"])?;
         let kubeconfig = self.cluster.write_kubeconfig(&admin)?;
         let hub = self.cluster.folder().join("hub-kubeconfig");
         fs::create_dir_all(&hub)?;
         let mut command = registration()?;
         command.args(["agent", "--disable-leader-election", "--agent-id", "agent"]);
-        command.args(["--cluster-name", &self.name, "--namespace", HOME]);
+        command.args(["--cluster-name", name, "--namespace", HOME]);
         command.args(["--cluster-healthcheck-period", "1s"]);
         for (flag, path) in [
             ("--kubeconfig", &kubeconfig),
@@ -98,10 +116,10 @@ pub(crate) fn free_address() -> Result<String> {
 }
 
 /// Starts some controllers of Kubernetes, with this validity of what they sign; they stop when the handle is dropped.
-pub(crate) fn controllers(stage: &Stage, names: &str, validity: &str) -> Result<Agent> {
-    let admin = stage.cluster.user("controllers", &["system:masters"])?;
-    let kubeconfig = stage.cluster.write_kubeconfig(&admin)?;
-    let (certificate, key) = stage.cluster.write_authority()?;
+pub(crate) fn controllers(cluster: &Cluster, names: &str, validity: &str) -> Result<Agent> {
+    let admin = cluster.user("controllers", &["system:masters"])?;
+    let kubeconfig = cluster.write_kubeconfig(&admin)?;
+    let (certificate, key) = cluster.write_authority()?;
     let mut command = controller_manager()?;
     command.arg(format!("--controllers={names}"));
     command.arg("--leader-elect=false");
@@ -113,7 +131,7 @@ pub(crate) fn controllers(stage: &Stage, names: &str, validity: &str) -> Result<
     ] {
         command.arg(flag).arg(path);
     }
-    Agent::start(&mut command, stage.cluster.folder().join("controllers.log"))
+    Agent::start(&mut command, cluster.folder().join("controllers.log"))
 }
 
 /// Whether a cluster has a condition with this status.

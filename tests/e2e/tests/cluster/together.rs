@@ -462,7 +462,7 @@ fn a_hosted_cluster_comes_and_goes_under_all_policies_with_the_real_agent() -> R
         let rights = stage.grant_exactly(&["--policies", path]).await?;
         let mark = stage.mark()?;
         let transom = stage.start_at_real_time(&words)?;
-        let kubernetes = controllers(stage, "csrsigning,namespace", "1h")?;
+        let kubernetes = controllers(&stage.cluster, "csrsigning,namespace", "1h")?;
         let story = Story {
             stage,
             name: format!("{CLUSTERS}spoke"),
