@@ -1,6 +1,7 @@
 //! The admin server: metrics, health and debug state on one port. It is read-only and shows no credential. Everything
 //! but health is for authorized peers only.
 
+mod metrics;
 mod routes;
 mod tls;
 

@@ -2,9 +2,9 @@
 //! memory, and no content of objects. Health is open to everyone; the other paths are open to peers on this machine, and
 //! to peers that the API server authorizes. Stores no token.
 
+use super::metrics;
 use crate::controller::snapshot::{Snapshot, Snapshots};
 use crate::controller::workqueue::Swapped;
-use crate::metrics;
 use anyhow::Context as _;
 use http_body_util::Full;
 use hyper::body::Bytes;

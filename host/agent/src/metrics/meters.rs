@@ -234,7 +234,7 @@ fn observe(histogram: &HistogramVec, labels: &[&str], value: f64) {
 }
 
 /// The values of one metric that is not counted here, each with the values of its labels.
-pub(super) fn family(
+pub(crate) fn family(
     metric: &Metric,
     rows: impl IntoIterator<Item = (Vec<String>, f64)>,
 ) -> MetricFamily {
