@@ -1,6 +1,7 @@
 //! The rules of this workspace that neither the compiler nor clippy checks, as functions from sources to findings: one
 //! sentence for each violation. Changes no files; `tests/workspace.rs` applies each rule to the real tree.
 
+pub mod contract;
 pub mod dependencies;
 pub mod files;
 pub mod pages;

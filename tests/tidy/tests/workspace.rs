@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::{fs, io, process::Command};
 use transom_tidy::files::{self, CONTROLLER, SLEEPING, UNSAFE, sleeps};
-use transom_tidy::{Source, dependencies, pages, released, root, rows, sources};
+use transom_tidy::{Source, contract, dependencies, pages, released, root, rows, sources};
 
 /// Fails with what a rule says about the sources.
 fn hold(rule: impl Fn(&Source) -> Option<String>) -> io::Result<()> {
@@ -113,6 +113,12 @@ fn released_contracts_never_change() -> io::Result<()> {
     }
     assert!(files.len() > 2, "there are no components of releases");
     none(&released::components(&files));
+    Ok(())
+}
+
+#[test]
+fn the_contract_says_what_each_item_is() -> io::Result<()> {
+    none(&contract::undocumented(&sources()?));
     Ok(())
 }
 
