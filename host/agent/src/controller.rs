@@ -54,7 +54,7 @@ use transom_core::contract::AgentFacts;
 use transom_core::failure::Failure;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::share::budget::Budget;
-use transom_core::work::{Key, WorkItem};
+use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::{Call, CallFailure};
 use workqueue::{Queues, Workqueue};
 
@@ -71,11 +71,14 @@ impl Controller {
             Err(ended) => self.fall_back(Arc::clone(&admitted), ended).await,
             planned => planned,
         };
-        // From the swap on, what was decided under the revision before counts no more: what that one reads may be watched no
-        // longer.
+        // From the swap on, what was decided under the revision before counts no more: what that one reads may no longer be
+        // watched.
         if !queue.works_on(&admitted.loaded) {
             let WorkItem { key, cause } = &admitted.work;
-            queue.push(&key.primary, Queued::Reconcile(cause.clone()), None);
+            let again = [cause.clone()].into_iter();
+            for cause in again.chain(admitted.resyncs.then_some(Cause::Resync)) {
+                queue.push(&key.primary, Queued::Reconcile(cause), None);
+            }
             return self.forget(&queue.policy);
         }
         let result = match planned {

@@ -254,7 +254,7 @@ impl Ledger {
         self.withheld.remove(primary);
     }
 
-    /// A record was written. One of an earlier interval is over by now.
+    /// Takes a record that was written, unless a later interval has begun since.
     pub fn recorded(&mut self, mut record: Record) {
         match &self.record {
             Some(begun) if begun.started_seconds > record.started_seconds => return,

@@ -3,6 +3,7 @@
 
 mod claim;
 mod needs;
+mod primary;
 mod read;
 mod shown;
 

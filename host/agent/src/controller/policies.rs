@@ -137,8 +137,10 @@ impl Controller {
         for loaded in new.filter_map(|(policy, _)| active.loaded_of(policy)) {
             self.expect(&loaded, true);
         }
+        let mut replaces = false;
         for (policy, change) in changes {
             let loaded = active.loaded_of(policy);
+            replaces |= self.queue(policy).is_some();
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => {
                     let (plan, now_seconds) = (active.take_plan(policy), self.clock.now_seconds());
@@ -172,16 +174,14 @@ impl Controller {
         if changes.iter().any(|(_, change)| *change == Change::Removed) {
             self.tidy_status(&active.names());
         }
-        let replaces =
-            |change| matches!(change, Change::Swapped | Change::Bounded | Change::Removed);
-        if changes.iter().any(|(_, change)| replaces(*change)) {
+        if replaces {
             self.watch(active);
         }
     }
 
     /// Has every connection watch what the policies need. A revision that is to be replaced works until its workqueue has the
-    /// next one: what it reads stays watched until then, or its guest would take a field that is kept no longer for one that
-    /// the object does not have.
+    /// next one: what it reads stays watched until then, or its guest would take a field that is no longer kept for one that
+    /// the object lacks.
     pub(crate) fn watch(&self, active: &Active) {
         self.connections.watch(|| {
             // Taken first: what takes the place of a revision after that is not in it, and the queue still has that one.
@@ -249,7 +249,8 @@ impl Controller {
         let policy = Arc::clone(&due.loaded.revision.policy.name);
         // Its manifest may be refused meanwhile, and then it is no candidate of the catalogue any more.
         let revision = Arc::clone(&due.loaded.revision);
-        self.trying().insert(Arc::clone(&policy), revision);
+        self.trying()
+            .insert(Arc::clone(&policy), Arc::clone(&revision));
         self.watch(&active);
         let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
         let trial = async {
@@ -269,7 +270,9 @@ impl Controller {
             }),
             _ = &mut due.outdated => failed(KnownReason::Trying, "another candidate took its place"),
         };
-        self.trying().remove(&policy);
+        // Another candidate may have taken its place.
+        self.trying()
+            .retain(|_, tried| !Arc::ptr_eq(tried, &revision));
         let approved = match &due.approval {
             None => Approved::Nothing,
             Some(approval) => self.approved(&policy, approval).await,

@@ -75,7 +75,9 @@ impl Controller {
         let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
         self.connections.ready(&clusters).await;
         // Of those that are not listed it would find nothing.
-        if let Err(failure) = self.connections.primaries_listed(policy) {
+        let active = self.queue(&policy.name).map(|queue| queue.loaded());
+        let active = active.as_ref().map(|active| &active.revision.policy);
+        if let Err(failure) = self.connections.primaries_listed(policy, active) {
             let failed = Trial::failed(&policy.name, failure.reason, &failure.message);
             return (failed, None);
         }

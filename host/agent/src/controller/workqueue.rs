@@ -152,7 +152,7 @@ impl Workqueue {
         !*removed && Arc::ptr_eq(&self.loaded(), loaded)
     }
 
-    /// Activates another revision. A reconcile under way ends on the old one, and writes nothing unless it does so already.
+    /// Activates another revision. A reconcile that has not begun to write is dropped; one that writes goes on to its end.
     pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
         *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }

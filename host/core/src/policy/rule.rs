@@ -149,7 +149,7 @@ impl PrimaryRule {
             && namespace.is_none_or(|name| patterns.any(|pattern| pattern.matches_text(name)))
     }
 
-    /// Whether only its namespace keeps an object from being a primary.
+    /// Whether its namespace keeps an object from being a primary.
     pub fn leaves_out(&self, object: &ObjectRef) -> bool {
         object.is(&self.cluster, &self.api_version, &self.kind) && !self.admits(object)
     }

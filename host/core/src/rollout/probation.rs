@@ -40,7 +40,7 @@ impl Probation {
         self.until_seconds <= now_seconds
     }
 
-    /// Whether it goes on and began before, by this clock: not when the clock was set back.
+    /// Whether it goes on and has begun, by this clock: not while the clock is set back to before its beginning.
     pub fn goes_on(&self, now_seconds: i64) -> bool {
         !self.is_over(now_seconds) && self.bounded(now_seconds) == *self
     }

@@ -101,6 +101,10 @@ fn wanted(
     secrets: SecretReads,
 ) -> Vec<(String, Bounds)> {
     let mut all = Vec::new();
+    // A newer manifest left it no namespace: it has no primaries. Without one, patterns would ask for all namespaces.
+    if policy.primary.namespaces.is_empty() {
+        return all;
+    }
     if policy.primary.cluster == connection {
         all.push(("spec.primary".to_owned(), primary(policy, revision)));
     }
@@ -434,6 +438,13 @@ mod tests {
             Watches::new()
         );
         assert_eq!(watched([], SecretReads::Watch), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_policy_that_is_bounded_to_no_namespace_is_watched_nowhere() {
+        let mut bounded = revision(&kubeconfig_manifest());
+        bounded.policy.primary.namespaces.clear();
+        assert_eq!(watched([bounded], SecretReads::Watch), Vec::<String>::new());
     }
 
     #[test]

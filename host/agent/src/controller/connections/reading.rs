@@ -1,6 +1,7 @@
 //! Reads objects, each on the connection that its reference names. A failure names the object.
 
 use super::Connections;
+use transom_api::KnownReason;
 use transom_cluster::{ReadFailure, Verdict};
 use transom_core::contract::decide::Review;
 use transom_core::failure::Failure;
@@ -81,20 +82,29 @@ impl Connections {
         asked.map_err(|failure| Failure::known(failure.reason, failure.message))
     }
 
-    /// Checks that every primary of a policy on an API server is known.
+    /// Checks that every primary of a policy on an API server is known, but for those that the active revision may not list
+    /// either.
     ///
     /// # Errors
     /// Why some may be missing.
     pub(in crate::controller) fn primaries_listed(
         &self,
         policy: &Policy,
+        active: Option<&Policy>,
     ) -> Result<(), ReadFailure> {
         let cluster = self.by_name.get(&policy.primary.cluster);
         let Some(cluster) = cluster.filter(|cluster| cluster.server().is_some()) else {
             return Ok(());
         };
+        let active: Vec<Scope> = active
+            .into_iter()
+            .flat_map(watches::scopes_of_primaries)
+            .collect();
         let mut scopes = watches::scopes_of_primaries(policy);
-        scopes.try_for_each(|scope| cluster.complete(&scope))
+        scopes.try_for_each(|scope| match cluster.complete(&scope) {
+            Err(failure) if is_forbidden(&failure) && active.contains(&scope) => Ok(()),
+            listed => listed,
+        })
     }
 
     /// Every object of a scope whose labels are selected, or cannot be read; sorted.
@@ -150,4 +160,9 @@ impl Connections {
 /// Turns a failure to read an object into one that names it.
 fn unread(object: &ObjectRef) -> impl FnOnce(ReadFailure) -> Failure {
     move |failure| Failure::known(failure.reason, failure.message).about([object.clone()])
+}
+
+/// Whether more rights are needed, which no wait brings.
+fn is_forbidden(failure: &ReadFailure) -> bool {
+    matches!(failure.reason, KnownReason::ReadForbidden)
 }

@@ -3,14 +3,13 @@
 use super::{Leftovers, ObservedState, Reader};
 use crate::controller::{Admitted, Controller, Touched};
 use std::sync::Arc;
-use transom_api::KnownReason;
 use transom_api::policy::PruneSpec;
 use transom_core::failure::Failure;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
 use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
-use transom_core::plan::{Claimed, Other, finalizer};
+use transom_core::plan::{Claimed, Other};
 use transom_core::projection::path::Path;
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
@@ -85,92 +84,6 @@ impl Reader<'_> {
             confirmed.push(connections.confirm(dependent).await?.map(Arc::new));
         }
         Ok(handover.permit(connected, &confirmed).err())
-    }
-
-    /// The primary. One outside the namespaces of the policy is gone for it, whether it exists or not, and the agent may have
-    /// no right to read it: it is looked at for the policy's finalizer only.
-    pub(super) async fn primary(&mut self) -> Result<Option<Object>, Failure> {
-        let (policy, primary) = (&self.loaded.revision.policy, &self.key.primary);
-        if self.is_outside() && policy.finalizer.is_none() {
-            return Ok(None);
-        }
-        match self.look_at(primary).await {
-            Err(failure) if self.is_outside() && is_out_of_reach(&failure) => Ok(None),
-            read => read,
-        }
-    }
-
-    /// Whether the policy leaves out its namespace. Of a primary on another connection nothing is known.
-    fn is_outside(&self) -> bool {
-        let rule = &self.loaded.revision.policy.primary;
-        rule.leaves_out(&self.key.primary)
-    }
-
-    /// The primary is gone: releases its claim, and reads everything that was made for it.
-    pub(super) async fn of_gone(&mut self) -> Result<Leftovers, Failure> {
-        let (controller, key) = (self.controller, self.key);
-        let connections = &controller.connections;
-        let made = controller.memory.lock().outputs.of(key).next().is_some();
-        if let Some(place) = connections.unread(&key.primary).filter(|_| made) {
-            // The primary may be in that place, so its claim and what was made for it stay.
-            let message = format!(
-                "{} is not found, but {place} cannot be read: its managed objects are left in place",
-                key.primary
-            );
-            return Err(Failure::known(KnownReason::ReadFailed, message));
-        }
-        let policy = &self.loaded.revision.policy;
-        let there = self.left(made).await?;
-        if there.as_ref().is_some_and(|there| policy.is_about(there)) {
-            let message = format!(
-                "{} exists, although no watch event has reported it yet",
-                key.primary
-            );
-            return Err(Failure::known(KnownReason::ReadFailed, message));
-        }
-        let released = controller.memory.lock().ownership.remove(key);
-        controller.enqueue_released(released);
-        Ok(Leftovers {
-            why: Undesired::SourceDeleted,
-            candidates: self.outputs_except(None, &[]).await?,
-            unread: None,
-            release: there.and_then(|there| {
-                let release = finalizer::release(policy, &there);
-                release.filter(|_| !self.is_of_another_policy(&there))
-            }),
-        })
-    }
-
-    /// Whether an object is a primary of another policy that sets the same finalizer.
-    fn is_of_another_policy(&self, there: &Object) -> bool {
-        let policy = &self.loaded.revision.policy;
-        self.controller.queues().iter().any(|queue| {
-            let loaded = queue.loaded();
-            let other = &loaded.revision.policy;
-            other.name != policy.name
-                && other.finalizer == policy.finalizer
-                && other.is_about(there)
-        })
-    }
-
-    /// The object of a primary that is gone for the policy, as the API server has it: one that its labels no longer select may
-    /// bear the policy's finalizer. Not asked for where neither that nor anything that was made can be left.
-    async fn left(&self, made: bool) -> Result<Option<Object>, Failure> {
-        let (policy, controller) = (&self.loaded.revision.policy, self.controller);
-        let selects = policy.finalizer.is_some() && !policy.primary.labels.is_empty();
-        let may_bear = made
-            || selects && {
-                let memory = controller.memory.lock();
-                memory.knows(self.key) || memory.deselected.contains(self.key)
-            };
-        if !may_bear || self.is_outside() && policy.finalizer.is_none() {
-            return Ok(None);
-        }
-        match controller.connections.confirm(&self.key.primary).await {
-            // Without rights, or without the kind, nothing can be released.
-            Err(failure) if (!made || self.is_outside()) && is_out_of_reach(&failure) => Ok(None),
-            there => there,
-        }
     }
 
     /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
@@ -336,13 +249,4 @@ impl Reader<'_> {
         }
         Ok(object)
     }
-}
-
-/// Whether an object cannot be read because the agent may not, or because its kind is not served.
-fn is_out_of_reach(failure: &Failure) -> bool {
-    let reason = failure.reason.known();
-    matches!(
-        reason,
-        Some(KnownReason::KindMissing | KnownReason::ReadForbidden)
-    )
 }

@@ -14,6 +14,9 @@ use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
+/// How many primaries are counted without a thought.
+const FEW: u32 = 100;
+
 impl Controller {
     /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made, as they
     /// were read.
@@ -89,11 +92,12 @@ impl Controller {
             kinds,
             limits: &revision.policy.limits,
             revision: revision.id(),
-            primaries: counted.unwrap_or_else(count),
+            primaries: counted.map_or_else(count, |(primaries, _)| primaries),
             now_seconds,
         };
-        // There may be many more than a moment ago.
-        match counted.is_some() && !ask.is_limited() {
+        // There may be many more than a moment ago. Where there were many, they are counted once in a second.
+        let is_old = counted.is_some_and(|(primaries, at)| primaries <= FEW || at != now_seconds);
+        match is_old && !ask.is_limited() {
             true => Ask {
                 primaries: count(),
                 ..ask
@@ -102,12 +106,12 @@ impl Controller {
         }
     }
 
-    /// How many primaries a policy had when they were counted a moment ago.
-    fn primaries_of(&self, policy: &str, now_seconds: i64) -> Option<u32> {
+    /// How many primaries a policy had when they were counted a moment ago, and when that was.
+    fn primaries_of(&self, policy: &str, now_seconds: i64) -> Option<(u32, i64)> {
         let policies = self.limits.lock();
         let (primaries, at) = policies.get(policy)?.primaries?;
         let counts = (0..COUNTED_SECONDS).contains(&(now_seconds - at));
-        counts.then_some(primaries)
+        counts.then_some((primaries, at))
     }
 
     /// How many primaries a policy has, including those that are gone and left objects behind.

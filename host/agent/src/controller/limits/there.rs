@@ -24,7 +24,7 @@ pub(super) struct There {
 #[derive(Debug, PartialEq)]
 pub(super) enum Writer {
     Nobody,
-    /// The write got no answer.
+    /// This replica, by a write that got no answer.
     ThisReplica,
     Another,
 }
