@@ -90,7 +90,8 @@ pub trait Cluster: Send + Sync {
     fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
 
     /// Reads an object where it is kept, because a watch may lag. For actions that cannot be undone. On a directory this
-    /// concerns the agent's own files: a user's file that is being written counts as it was last whole.
+    /// concerns the agent's own files: a user's file that is being written counts as it was last whole. An object that is in
+    /// none is an error while any file cannot be read.
     fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
 
     /// Requests an object with all its fields, also those that no watch keeps. Waits for the first answer of an API
@@ -107,7 +108,8 @@ pub trait Cluster: Send + Sync {
 
     /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none, whose
     /// labels are selected. For actions that cannot be undone, because a watch may lag. Empty when the kind is not served.
-    /// A directory answers from what it keeps.
+    /// A directory answers from what it keeps, and fails while a file cannot be read or several files define an object of the
+    /// scope.
     fn list_metadata<'a>(
         &'a self,
         place: &'a ObjectRef,

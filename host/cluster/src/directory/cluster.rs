@@ -246,8 +246,6 @@ impl Cluster for Directory {
 }
 
 impl Directory {
-    /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory
-    /// that may not be written holds them in memory only; while the root is away, nothing below it counts as gone.
     /// Checks that every file can be read.
     fn all_read(&self, kind: &str) -> Result<(), ReadFailure> {
         let store = self.shared.store();
@@ -258,6 +256,8 @@ impl Directory {
         })
     }
 
+    /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory
+    /// that may not be written holds them in memory only; while the root is away, nothing below it counts as gone.
     fn read_again(&self, reference: &ObjectRef, which: impl Fn(&Place) -> bool) -> Read {
         if self.shared.own.is_some() && self.shared.tree().is_there() {
             let file = object_file(reference);

@@ -29,6 +29,8 @@ const BOOTSTRAP_SECRET: &str = "bootstrap-hub-kubeconfig";
 pub(crate) const HUB_SECRET: &str = "hub-kubeconfig-secret";
 pub(crate) const UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
 pub(crate) const AVAILABLE: &str = "ManagedClusterConditionAvailable";
+/// Who brings new clusters.
+pub(crate) const JOINER: &str = "joiner";
 /// The group of those who bring new clusters.
 pub(crate) const JOINERS: &str = "joiners";
 /// What whoever brings new clusters may do on the hub, as the hub of Open Cluster Management grants it.
@@ -63,7 +65,7 @@ impl Spoke {
         let claim = json!({"apiVersion": "cluster.open-cluster-management.io/v1alpha1", "kind": "ClusterClaim",
             "metadata": {"name": "id.k8s.io"}, "spec": {"value": "spoke"}});
         cluster.objects().create(claim).await?;
-        let joiner = stage.cluster.user("joiner", &[JOINERS])?;
+        let joiner = stage.cluster.user(JOINER, &[JOINERS])?;
         let bootstrap = cluster.folder().join("bootstrap.kubeconfig");
         fs::write(&bootstrap, stage.cluster.kubeconfig(&joiner)?)?;
         Ok(Self {
