@@ -88,17 +88,12 @@ impl Controller {
         let every = Selector::default();
         for object in &touched.absent {
             // Waits for a watch that is being listed, which may have lagged before. What no watch covers is requested.
-            if self.connections.read(object).await?.is_some() {
-                return Err(unseen(object));
+            let mut is_there = self.connections.read(object).await?.is_some();
+            if !is_there && self.connections.weigh(object).is_some() {
+                let now = self.connections.list_metadata(object, &every).await?;
+                is_there = !now.is_empty();
             }
-            let watched = self.connections.weigh(object).is_some();
-            if watched
-                && !self
-                    .connections
-                    .list_metadata(object, &every)
-                    .await?
-                    .is_empty()
-            {
+            if is_there {
                 return Err(unseen(object));
             }
         }

@@ -54,13 +54,10 @@ impl Controller {
 
     /// Asks once; returns whether there is an answer, or it is certain that there will be none.
     async fn release_deselected(&self, queue: &Workqueue) -> bool {
-        use KnownReason::{KindMissing, ReadForbidden};
         let loaded = queue.loaded();
         let left = match self.deselected(&loaded.revision.policy).await {
             Ok(left) => left,
-            Err(failure) => {
-                return matches!(failure.reason.known(), Some(ReadForbidden | KindMissing));
-            }
+            Err(failure) => return is_out_of_reach(&failure),
         };
         if queue.is_closed() {
             return true;
@@ -87,4 +84,10 @@ impl Controller {
         }
         Ok(left)
     }
+}
+
+/// Whether objects cannot be read because the agent may not, or because their kind is not served.
+pub(super) fn is_out_of_reach(failure: &Failure) -> bool {
+    use KnownReason::{KindMissing, ReadForbidden};
+    matches!(failure.reason.known(), Some(ReadForbidden | KindMissing))
 }

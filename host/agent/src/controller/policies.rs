@@ -93,11 +93,10 @@ impl Controller {
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
     /// names are ready, so that one that is slow or does not answer holds up no other policy.
     pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: Changes) {
-        let loaded = |(policy, _): &(Arc<str>, Change)| active.loaded_of(policy);
-        let watched: BTreeMap<_, _> = changes
+        let loaded = changes
             .iter()
-            .map(|change| (Arc::clone(&change.0), loaded(change)))
-            .collect();
+            .filter_map(|(policy, _)| Some((Arc::clone(policy), active.loaded_of(policy)?)));
+        let watched: BTreeMap<_, _> = loaded.collect();
         self.watch(&active);
         // Changes that need no connection, such as a refusal. They are published even when there are none.
         let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
@@ -114,11 +113,8 @@ impl Controller {
                 controller.connections.ready(&clusters).await;
                 // Another revision that was loaded meanwhile may read what is not watched yet. It comes with a change of its own.
                 changes.retain(|(policy, _)| {
-                    let now = active.loaded_of(policy);
-                    let before = watched.get(policy).and_then(Option::as_ref);
-                    before
-                        .zip(now)
-                        .is_none_or(|(before, now)| before.revision.is(&now.revision))
+                    let both = watched.get(policy).zip(active.loaded_of(policy));
+                    both.is_none_or(|(before, now)| before.revision.is(&now.revision))
                 });
                 controller.activate(active, &changes);
             });
@@ -139,20 +135,24 @@ impl Controller {
         }
         let mut replaces = false;
         for (policy, change) in changes {
-            let loaded = active.loaded_of(policy);
-            replaces |= self.queue(policy).is_some();
+            let (loaded, works) = (active.loaded_of(policy), self.queue(policy).is_some());
             match (change, loaded) {
                 (Change::Loaded | Change::Swapped, Some(loaded)) => {
+                    replaces |= works;
                     let (plan, now_seconds) = (active.take_plan(policy), self.clock.now_seconds());
                     self.limits.begin(&loaded.revision, plan, now_seconds);
                     let rehearsed = active.take_rehearsed(policy, &loaded);
                     self.resume(policy, loaded, rehearsed);
                 }
                 // A policy that did not begin yet will begin with the bounded revision.
-                (Change::Bounded, Some(loaded)) if self.queue(policy).is_some() => {
+                (Change::Bounded, Some(loaded)) if works => {
+                    replaces = true;
                     self.resume(policy, loaded, None);
                 }
-                (Change::Removed, None) => self.remove_queue(policy),
+                (Change::Removed, None) => {
+                    replaces |= works;
+                    self.remove_queue(policy);
+                }
                 (Change::TagMoved, _) => {
                     let (reason, moved) = (KnownReason::TagMoved, active.moved(policy));
                     self.connections.warn_of_policy(policy, reason, &moved);
@@ -187,10 +187,9 @@ impl Controller {
             // Taken first: what takes the place of a revision after that is not in it, and the queue still has that one.
             let catalogue = active.catalogue();
             let replaced = self.queues().into_iter().filter_map(|queue| {
-                let works = queue.loaded();
                 let next = active.loaded_of(&queue.policy);
-                let stays = next.is_some_and(|next| Arc::ptr_eq(&next, &works));
-                (!stays).then(|| Arc::clone(&works.revision))
+                let stays = next.is_some_and(|next| queue.works_on(&next));
+                (!stays).then(|| Arc::clone(&queue.loaded().revision))
             });
             let mut beside: Vec<_> = replaced.collect();
             beside.extend(self.trying().values().cloned());
@@ -239,7 +238,7 @@ impl Controller {
         let mut queues = self.queues().into_iter();
         queues.all(|queue| {
             let loaded = active.loaded_of(&queue.policy);
-            loaded.is_none_or(|loaded| Arc::ptr_eq(&loaded, &queue.loaded()))
+            loaded.is_none_or(|loaded| queue.works_on(&loaded))
         })
     }
 

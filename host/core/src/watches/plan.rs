@@ -190,14 +190,14 @@ pub fn scopes_of_primaries(policy: &Policy) -> impl Iterator<Item = Scope> {
 /// Where the primaries of a policy may lie, whatever their labels: its kind, in all namespaces or in these.
 pub fn places_of_primaries(policy: &Policy) -> Vec<ObjectRef> {
     let rule = &policy.primary;
-    let place = |(scope, _): (Scope, Keep)| ObjectRef {
+    let place = |scope: Scope| ObjectRef {
         cluster: rule.cluster.clone(),
         api_version: scope.api_version,
         kind: scope.kind,
         namespace: scope.namespace,
         name: String::new(),
     };
-    primary(policy, None).into_iter().map(place).collect()
+    scopes_of_primaries(policy).map(place).collect()
 }
 
 /// The fields of a primary that the guests read, and those that the policy writes.

@@ -1,6 +1,7 @@
 //! The primary of a reconcile: as it is, or gone for the policy, with what may be left of it.
 
 use super::{Leftovers, Reader};
+use crate::controller::deselected::is_out_of_reach;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -101,13 +102,4 @@ impl Reader<'_> {
             there => there,
         }
     }
-}
-
-/// Whether an object cannot be read because the agent may not, or because its kind is not served.
-fn is_out_of_reach(failure: &Failure) -> bool {
-    let reason = failure.reason.known();
-    matches!(
-        reason,
-        Some(KnownReason::KindMissing | KnownReason::ReadForbidden)
-    )
 }

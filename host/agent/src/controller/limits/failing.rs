@@ -131,7 +131,7 @@ impl Controller {
         };
         let mut there = store.there.lock().await;
         let policies = unknown();
-        if there.has_failed() || policies.is_empty() {
+        if there.failure().is_some() || policies.is_empty() {
             return;
         }
         there.outdate();
@@ -171,7 +171,7 @@ impl Controller {
             return;
         };
         let mut there = store.there.lock().await;
-        if there.has_failed() || self.learn(store, &mut there).await.is_err() {
+        if there.failure().is_some() || self.learn(store, &mut there).await.is_err() {
             return;
         }
         let (entry, Some(text)) = (entry(policy), unsaved()) else {

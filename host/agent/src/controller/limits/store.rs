@@ -6,7 +6,6 @@ use super::{Controller, Kept};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Mutex;
 use transom_api::KnownReason;
 use transom_core::failure::{Class, Failure};
@@ -21,8 +20,6 @@ use transom_core::work::Key;
 const MANAGER: &str = "limits";
 /// How often to try when somebody else writes the ConfigMap.
 const ATTEMPTS: usize = 4;
-/// How long a failure counts: others that wait for the same need not wait for a server that does not answer.
-pub(super) const FAILED: Duration = Duration::from_secs(5);
 
 /// The place, and what is there.
 pub(super) struct Store {
@@ -54,9 +51,7 @@ impl Controller {
             return Ok(Verdict::Admitted(Default::default()));
         };
         let mut there = store.there.lock().await;
-        if let Some((at, failure)) = &there.failed
-            && at.elapsed() < FAILED
-        {
+        if let Some(failure) = there.failure() {
             return Err(failure.clone());
         }
         there.failed = None;

@@ -1,13 +1,16 @@
 //! What is known of the ConfigMap with the limits, and who wrote its entries since.
 
-use super::store::FAILED;
 use serde_json::{Map, Value};
+use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::limits::Record;
 use transom_core::object::Object;
 use transom_core::projection::path;
+
+/// How long a failure counts: others that wait for the same need not wait for a server that does not answer.
+const FAILED: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct There {
@@ -72,10 +75,10 @@ impl There {
             .sum()
     }
 
-    /// Whether a failure was so recent that it still counts.
-    pub(super) fn has_failed(&self) -> bool {
-        let failed = self.failed.as_ref();
-        failed.is_some_and(|(at, _)| at.elapsed() < FAILED)
+    /// A failure that was so recent that it still counts.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        let (at, failure) = self.failed.as_ref()?;
+        (at.elapsed() < FAILED).then_some(failure)
     }
 
     /// Somebody else may have written it: it is read before the next use.
