@@ -42,6 +42,12 @@ impl Stage {
         self.objects().apply(config_map).await.map(drop)
     }
 
+    /// Makes the namespace of the components, whose ConfigMaps the agent may read.
+    pub(crate) async fn hold_components(&self) -> Result<()> {
+        self.objects().namespace(PARTS).await?;
+        self.allow_components(&[&self.agent]).await
+    }
+
     /// Lets agents read the ConfigMaps, as the chart does for its own namespace.
     pub(crate) async fn allow_components(&self, agents: &[&User]) -> Result<()> {
         let subject = |user: &&User| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user.name()});
@@ -115,8 +121,7 @@ async fn requests(stage: &Stage, mark: Mark, namespace: &str) -> Result<usize> {
 fn a_component_whose_own_case_fails_never_becomes_active() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         stage.ready("one", true).await?;
         let first = component(b'a')?;
         stage.put_component("mine", &first).await?;
@@ -144,8 +149,7 @@ fn a_component_whose_own_case_fails_never_becomes_active() -> Result<()> {
 fn a_changed_config_map_swaps_the_component_and_a_damaged_one_is_refused() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         stage.ready("one", true).await?;
         let (first, second) = (component(b'a')?, component(b'b')?);
         stage.put_component("mine", &first).await?;
@@ -209,8 +213,7 @@ async fn ever_active(stage: &Stage) -> Result<BTreeSet<String>> {
 fn a_component_whose_parts_are_replaced_one_after_the_other_is_never_mixed() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         stage.ready("one", true).await?;
         // They differ in both parts.
         let both = [component(b'a')?, program::component("fixture-second")?];

@@ -87,8 +87,7 @@ fn the_leader_after_one_that_was_killed_writes_what_was_planned_or_takes_the_rev
 -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         stage.lift_limits(TAINTS).await?;
         for name in CLUSTERS {
             stage.managed(name).await?;

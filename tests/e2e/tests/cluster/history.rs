@@ -65,8 +65,7 @@ impl Stage {
 
     /// Has a revision become active that fails then, and waits until it is barred.
     async fn bar_one(&self) -> Result<()> {
-        self.objects().namespace(PARTS).await?;
-        self.allow_components(&[&self.agent]).await?;
+        self.hold_components().await?;
         self.put_component("traps", &trapping(LONGEST)?).await?;
         let component =
             |component: &str| json!({"spec": {"guests": {"decide": {"component": component}}}});

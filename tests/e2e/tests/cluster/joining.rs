@@ -5,44 +5,16 @@ use crate::access::{BINDING, CLUSTERS, PREFIX};
 use crate::availability::{CLOCK, LEASE_NAME, beat, lease_time};
 use crate::inputs::{LEASE, REQUEST};
 use crate::leaving::WORK;
-use crate::spoke::{
-    AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, HUB_SECRET, JOINERS, Spoke, controllers, is_tainted, says,
-};
-use crate::stage::{DEADLINE, MANAGED, NAMESPACE, SECRET, Stage, on_stage, policies_at};
+use crate::spoke::{AVAILABLE, HOME, HUB_SECRET, Hub, Spoke, is_tainted, says};
+use crate::stage::{DEADLINE, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
-use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
 use transom_core::time::parse_rfc3339;
-use transom_e2e::program;
 use transom_test_cluster::wait;
 
-/// The policies of the hub.
-const POLICIES: [&str; 4] = [
-    "availability",
-    "built-in-taints",
-    "client-certificates",
-    "cluster-access",
-];
 /// How long the agent of a cluster may be silent whose lease lasts a second.
 const GRACE_SECONDS: i64 = 5;
-
-/// Puts the policies of the hub into one folder.
-pub(crate) fn put_policies(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    for name in POLICIES {
-        let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(name))?)?;
-        if name == "client-certificates" {
-            policy["spec"]["guests"]["decide"]["settings"] =
-                json!({"bootstrap": {"groups": [JOINERS]}});
-        }
-        policy["spec"]["limits"] = program::unlimited();
-        fs::write(folder.join(format!("{name}.yaml")), policy.to_string())?;
-    }
-    Ok(())
-}
 
 /// Waits until the ManagedCluster is as it should be, and returns it.
 pub(crate) async fn wait_for(
@@ -103,15 +75,7 @@ async fn stays_available(stage: &Stage, name: &str) -> Result<()> {
 #[test]
 fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
     on_stage(async |stage| {
-        stage.cluster.install_crds(&HUB_CRDS).await?;
-        stage.objects().apply_manifest(BOOTSTRAP).await?;
-        let folder = stage.cluster.folder().join("policies-joining");
-        put_policies(&folder)?;
-        let words = policies_at(&folder)?;
-        stage.grant_exactly(&words).await?;
-        let mark = stage.mark()?;
-        let transom = stage.start_at_real_time(&words)?;
-        let signer = controllers(&stage.cluster, "csrsigning", "1h")?;
+        let hub = Hub::start(stage, "1h").await?;
         let name = format!("{CLUSTERS}spoke");
         let spoke = Spoke::start(stage, &name).await?;
         let agent = spoke.agent("registration-1.log")?;
@@ -126,7 +90,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         });
         let joined = joined
             .await
-            .with_context(|| format!("{}\n{}", agent.tail(), transom.tail()))?;
+            .with_context(|| format!("{}\n{}", agent.tail(), hub.transom.tail()))?;
         let claims = joined["status"]["clusterClaims"]
             .as_array()
             .context("no claims")?;
@@ -237,16 +201,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
             Ok(found.is_none().then_some(()))
         })
         .await?;
-        transom.stop()?;
-        drop(signer);
-        stage.nothing_denied(mark).await?;
-        for request in stage.list(REQUEST).await? {
-            stage.delete(REQUEST, None, &request.name_any()).await?;
-        }
-        for crd in HUB_CRDS {
-            stage.remove_crd(crd).await?;
-        }
-        Ok(())
+        hub.end().await
     })
 }
 
@@ -260,15 +215,7 @@ const SHORT: &str = "170s";
 #[ignore = "takes minutes: cargo xtask soak joining"]
 fn rotation() -> Result<()> {
     on_stage(async |stage| {
-        stage.cluster.install_crds(&HUB_CRDS).await?;
-        stage.objects().apply_manifest(BOOTSTRAP).await?;
-        let folder = stage.cluster.folder().join("policies-rotation");
-        put_policies(&folder)?;
-        let words = policies_at(&folder)?;
-        stage.grant_exactly(&words).await?;
-        let mark = stage.mark()?;
-        let transom = stage.start_at_real_time(&words)?;
-        let signer = controllers(&stage.cluster, "csrsigning", SHORT)?;
+        let hub = Hub::start(stage, SHORT).await?;
         let name = format!("{CLUSTERS}short");
         let spoke = Spoke::start(stage, &name).await?;
         let agent = spoke.agent("registration-short.log")?;
@@ -294,7 +241,7 @@ fn rotation() -> Result<()> {
         });
         renewed
             .await
-            .with_context(|| format!("{}\n{}", agent.tail(), transom.tail()))?;
+            .with_context(|| format!("{}\n{}", agent.tail(), hub.transom.tail()))?;
         let renewer = format!("system:open-cluster-management:{name}:agent");
         let requests = stage.list(REQUEST).await?;
         let by_itself = requests
@@ -306,11 +253,7 @@ fn rotation() -> Result<()> {
         );
         let rotated = |cluster: &Value| says(cluster, "ClusterCertificateRotated", "True");
         wait_for(stage, &name, "a cluster that tells of it", rotated).await?;
-        for request in requests {
-            stage.delete(REQUEST, None, &request.name_any()).await?;
-        }
-        drop((agent, signer));
-        transom.stop()?;
-        stage.nothing_denied(mark).await
+        drop(agent);
+        hub.end().await
     })
 }

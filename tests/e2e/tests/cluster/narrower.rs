@@ -1,7 +1,7 @@
 //! A component takes over that reads less than the one before, again and again: no guest is shown an object without a field
 //! that it declares, so nothing is written.
 
-use crate::components::{PARTS, SOURCES};
+use crate::components::SOURCES;
 use crate::limits::TAINTS;
 use crate::policies::POLICY;
 use crate::stage::{DEADLINE, HOME, PARALLEL, on_stage};
@@ -21,8 +21,7 @@ const SWAPS: usize = 6;
 fn what_a_new_revision_does_not_read_is_never_absent_for_the_one_before() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         let available = stream::iter(0..CLUSTERS).map(|index| async move {
             let name = format!("m{index:03}");
             stage.managed(&name).await?;

@@ -4,47 +4,24 @@
 
 use crate::access::CLUSTERS;
 use crate::inputs::REQUEST;
-use crate::joining::{put_policies, renewed, wait_for};
+use crate::joining::{renewed, wait_for};
 use crate::spoke::{
-    AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, HUB_SECRET, JOINER, JOINERS, Spoke, controllers,
-    is_tainted, says,
+    AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, HUB_SECRET, Hub, JOINER, JOINERS, Spoke, controllers,
+    is_tainted, remove_requests, says,
 };
-use crate::stage::{CRDS, DEADLINE, MANAGED, SECRET, Stage, on_stage, policies_at};
+use crate::stage::{CRDS, DEADLINE, MANAGED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 use transom_e2e::agent::Agent;
-use transom_test_cluster::{Cluster, Mark, Options, wait};
+use transom_test_cluster::{Cluster, Options, wait};
 
 /// A certificate of this validity ends before the test does.
 const SHORT: Duration = Duration::from_secs(30);
 
-/// A hub with Transom's policies, and somebody who signs.
-struct Hub<'a> {
-    stage: &'a Stage,
-    transom: Agent,
-    signer: Agent,
-    mark: Mark,
-}
-
-impl<'a> Hub<'a> {
-    async fn start(stage: &'a Stage, validity: &str) -> Result<Self> {
-        stage.cluster.install_crds(&HUB_CRDS).await?;
-        stage.objects().apply_manifest(BOOTSTRAP).await?;
-        let folder = stage.cluster.folder().join("policies-rejoining");
-        put_policies(&folder)?;
-        let words = policies_at(&folder)?;
-        stage.grant_exactly(&words).await?;
-        Ok(Self {
-            stage,
-            mark: stage.mark()?,
-            transom: stage.start_at_real_time(&words)?,
-            signer: controllers(&stage.cluster, "csrsigning", validity)?,
-        })
-    }
-
+impl Hub<'_> {
     /// Signs for another time from now on.
     fn sign_for(self, validity: &str) -> Result<Self> {
         drop(self.signer);
@@ -73,18 +50,6 @@ impl<'a> Hub<'a> {
         });
         beats.await.with_context(|| agent.tail())
     }
-
-    /// Removes what later tests on this server would find.
-    async fn end(self) -> Result<()> {
-        self.transom.stop()?;
-        drop(self.signer);
-        self.stage.nothing_denied(self.mark).await?;
-        remove_requests(self.stage).await?;
-        for crd in HUB_CRDS {
-            self.stage.remove_crd(crd).await?;
-        }
-        Ok(())
-    }
 }
 
 /// The requests for a certificate of whoever brings new clusters.
@@ -92,13 +57,6 @@ async fn bootstraps(stage: &Stage) -> Result<Vec<DynamicObject>> {
     let mut requests = stage.list(REQUEST).await?;
     requests.retain(|one| one.data["spec"]["username"] == JOINER);
     Ok(requests)
-}
-
-async fn remove_requests(stage: &Stage) -> Result<()> {
-    for request in stage.list(REQUEST).await? {
-        stage.delete(REQUEST, None, &request.name_any()).await?;
-    }
-    Ok(())
 }
 
 /// Waits until the agent has its credential for the hub.

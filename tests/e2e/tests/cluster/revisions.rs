@@ -142,8 +142,7 @@ fn a_candidate_that_cannot_be_kept_says_so_and_a_replaced_one_is_never_kept() ->
 fn a_rollback_that_was_not_kept_is_kept_once_the_agent_leads_again() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         stage.lift_limits(TAINTS).await?;
         stage.managed("a").await?;
         stage.set_available("a", "Unknown").await?;

@@ -245,8 +245,7 @@ const LONGEST: usize = 40;
 fn a_revision_that_traps_for_one_in_a_hundred_is_taken_back_without_a_wrong_write() -> Result<()> {
     on_stage(async |stage| {
         stage.install_policies().await?;
-        stage.objects().namespace(PARTS).await?;
-        stage.allow_components(&[&stage.agent]).await?;
+        stage.hold_components().await?;
         stage.lift_limits(TAINTS).await?;
         let made = stream::iter(0..FLEET).map(|index| async move {
             let name = format!("m{index:02}");

@@ -1,14 +1,17 @@
 //! The real other side of a hub: the registration agent of Open Cluster Management on a server of its own, and the
 //! controller manager of Kubernetes, which signs certificates and ends namespaces.
 
-use crate::stage::Stage;
+use crate::inputs::REQUEST;
+use crate::stage::{Stage, policies_at};
 use anyhow::Result;
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
-use transom_test_cluster::{Cluster, Options, controller_manager, registration};
+use transom_e2e::program;
+use transom_test_cluster::{Cluster, Mark, Options, controller_manager, registration};
 
 /// What the registration agent needs of the hub beside ManagedClusters.
 pub(crate) const HUB_CRDS: [&str; 2] = [
@@ -48,6 +51,14 @@ metadata: {name: bootstrap}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bootstrap}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: joiners}]
 ";
+
+/// The policies of the hub.
+const POLICIES: [&str; 4] = [
+    "availability",
+    "built-in-taints",
+    "client-certificates",
+    "cluster-access",
+];
 
 /// The hosting side of the test: where the agent runs, and how it reaches the hub.
 pub(crate) struct Spoke {
@@ -134,6 +145,67 @@ pub(crate) fn controllers(cluster: &Cluster, names: &str, validity: &str) -> Res
         command.arg(flag).arg(path);
     }
     Agent::start(&mut command, cluster.folder().join("controllers.log"))
+}
+
+/// A hub with Transom's policies, and somebody who signs.
+pub(crate) struct Hub<'a> {
+    pub(crate) stage: &'a Stage,
+    pub(crate) transom: Agent,
+    pub(crate) signer: Agent,
+    pub(crate) mark: Mark,
+}
+
+impl<'a> Hub<'a> {
+    /// Starts the policies, and somebody who signs certificates of this validity.
+    pub(crate) async fn start(stage: &'a Stage, validity: &str) -> Result<Self> {
+        stage.cluster.install_crds(&HUB_CRDS).await?;
+        stage.objects().apply_manifest(BOOTSTRAP).await?;
+        let folder = stage.cluster.folder().join("policies-hub");
+        put_policies(&folder)?;
+        let words = policies_at(&folder)?;
+        stage.grant_exactly(&words).await?;
+        Ok(Self {
+            stage,
+            mark: stage.mark()?,
+            transom: stage.start_at_real_time(&words)?,
+            signer: controllers(&stage.cluster, "csrsigning", validity)?,
+        })
+    }
+
+    /// Removes what later tests on this server would find.
+    pub(crate) async fn end(self) -> Result<()> {
+        self.transom.stop()?;
+        drop(self.signer);
+        self.stage.nothing_denied(self.mark).await?;
+        remove_requests(self.stage).await?;
+        for crd in HUB_CRDS {
+            self.stage.remove_crd(crd).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts the policies of the hub into one folder.
+fn put_policies(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for name in POLICIES {
+        let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(name))?)?;
+        if name == "client-certificates" {
+            policy["spec"]["guests"]["decide"]["settings"] =
+                json!({"bootstrap": {"groups": [JOINERS]}});
+        }
+        policy["spec"]["limits"] = program::unlimited();
+        fs::write(folder.join(format!("{name}.yaml")), policy.to_string())?;
+    }
+    Ok(())
+}
+
+/// Removes all requests for a certificate.
+pub(crate) async fn remove_requests(stage: &Stage) -> Result<()> {
+    for request in stage.list(REQUEST).await? {
+        stage.delete(REQUEST, None, &request.name_any()).await?;
+    }
+    Ok(())
 }
 
 /// Whether a cluster has a condition with this status.
