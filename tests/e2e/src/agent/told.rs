@@ -5,6 +5,8 @@ use serde_json::Value;
 /// One line of a log in JSON about a primary.
 #[derive(Clone, Debug)]
 pub struct Told {
+    /// The policy.
+    pub policy: String,
     /// Kind, namespace and name: `HostedCluster clusters/demo`.
     pub primary: String,
     /// Why it was reconciled; empty for a line about a write.
@@ -20,6 +22,7 @@ pub(super) fn told(line: &str) -> Option<Told> {
     let line: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
     Some(Told {
+        policy: text("policy").unwrap_or_default(),
         primary: text("primary")?,
         cause: text("cause").unwrap_or_default(),
         state: text("state"),
