@@ -26,6 +26,18 @@ impl Clock {
         Ok(clock)
     }
 
+    /// A clock that agrees with that of the machine.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn right(file: &Path) -> Result<Self> {
+        let clock = Self {
+            file: file.to_owned(),
+        };
+        clock.shift("+0")?;
+        Ok(clock)
+    }
+
     /// Makes a program use this clock.
     ///
     /// # Errors
@@ -46,6 +58,14 @@ impl Clock {
     /// When its file cannot be written.
     pub fn set(&self, time: &str) -> Result<()> {
         self.write(&format!("@{time}"))
+    }
+
+    /// Moves the clock away from that of the machine, by a time such as `+1d`, `-2h` or `+0`.
+    ///
+    /// # Errors
+    /// When its file cannot be written.
+    pub fn shift(&self, by: &str) -> Result<()> {
+        self.write(by)
     }
 
     /// Stops the clock at this time until it is moved.

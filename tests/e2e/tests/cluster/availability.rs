@@ -31,6 +31,13 @@ pub(crate) fn lease_time(seconds: i64) -> String {
     format_rfc3339(seconds).replace('Z', ".000000Z")
 }
 
+/// The time so many seconds from now, as a lease has it.
+pub(crate) fn from_now(seconds: i64) -> Result<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let seconds = format_rfc3339(i64::try_from(now.as_secs())? + seconds);
+    Ok(seconds.replace('Z', &format!(".{:06}Z", now.subsec_micros())))
+}
+
 /// Rows of `availability`: L03, L04, L06, C01, C02, C05.
 #[test]
 fn heartbeats_that_stop_are_noticed_and_those_that_come_wake_nobody() -> Result<()> {

@@ -1,18 +1,24 @@
 //! A fleet whose agent is killed over and over, whose requests fail, and whose API server ends, while somebody else
-//! changes each object at the same time. Afterwards all is as it is where nobody disturbed the agent. Prints how long it
-//! took.
+//! changes each object at the same time; whose agent loses its rights and the right time; and whose leader ends while its
+//! guests are swapped. Afterwards all is as it is where nobody disturbed the agent. Prints how long it took.
 
-use crate::stage::{BESIDE, DEADLINE, MANAGED, PARALLEL, Stage, on_stage};
+use crate::components::{PARTS, SOURCES};
+use crate::policies::POLICY;
+use crate::replicas::Replicas;
+use crate::stage::{BESIDE, DEADLINE, HOME, MANAGED, PARALLEL, Stage, on_stage};
 use crate::together::SELF_MANAGED;
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use std::fmt::Debug;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, has_ended};
+use transom_e2e::program;
 use transom_support::numbers::Numbers;
-use transom_test_cluster::{Fault, Line, Mark, Proxy, SET_BY_SERVER, wait};
+use transom_test_cluster::{Clock, Fault, Line, Mark, Proxy, SET_BY_SERVER, User, wait};
 
 /// The start of what somebody else notes on each object meanwhile.
 const NOTE: &str = "example.com/beat";
@@ -146,13 +152,36 @@ async fn compare<L: Life>(life: &L, stage: &Stage, disturbed: Half) -> Result<()
     Ok(())
 }
 
-/// A fleet under its policies; `test` disturbs this many clusters, and whoever starts after that finds nothing to do. Gives
-/// where the agent began.
+/// The same under one agent, which ends then.
+async fn end_well<L: Life>(life: &L, stage: &Stage, half: Half, agent: Agent) -> Result<()> {
+    let compared = compare(life, stage, half).await;
+    compared.with_context(|| agent.tail())?;
+    agent.stop().map(drop)
+}
+
+/// Has something happen to each cluster. What cannot happen to one now does not happen.
+async fn disturb<L: Life>(life: &L, stage: &Stage, half: Half, numbers: &mut Numbers) {
+    let acts: Vec<u64> = (0..half.1).map(|_| numbers.take()).collect();
+    let disturbed = half.each(async |index| {
+        drop(life.disturb(stage, &half.name(index), acts[index]).await);
+        Ok(())
+    });
+    drop(disturbed.await);
+}
+
+/// Waits until an agent has done its first work for each cluster.
+async fn settle<L: Life>(life: &L, stage: &Stage, half: Half) -> Result<()> {
+    half.each(async |index| life.settle(stage, &half.name(index)).await)
+        .await
+}
+
+/// A fleet under its policies; `test` disturbs this many clusters and compares them, and whoever starts after that finds
+/// nothing to do. Gives where the agent began.
 async fn on_fleet<L: Life>(
     life: &L,
     stage: &Stage,
     clusters: usize,
-    test: impl AsyncFnOnce(&[&str], Half) -> Result<Agent>,
+    test: impl AsyncFnOnce(&[&str], Half) -> Result<()>,
 ) -> Result<Mark> {
     let folder = stage.cluster.folder().join("policies-disturbed");
     life.prepare(stage, &folder).await?;
@@ -163,11 +192,7 @@ async fn on_fleet<L: Life>(
     let half = Half("rough", clusters);
     half.each(async |index| life.begin(stage, &half.name(index)).await)
         .await?;
-    let agent = test(&words, half).await?;
-    compare(life, stage, half)
-        .await
-        .with_context(|| agent.tail())?;
-    agent.stop()?;
+    test(&words, half).await?;
     let mark = stage.mark()?;
     let agent = stage.start_at_real_time(&words)?;
     agent.wait_for_first_pass()?;
@@ -177,19 +202,26 @@ async fn on_fleet<L: Life>(
     Ok(began)
 }
 
-/// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do. Gives
-/// whether it is at work.
-async fn until_written(stage: &Stage, agent: &Agent, since: Mark, writes: usize) -> Result<bool> {
-    let is_counted = |line: &Line| {
-        line.user == stage.agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
-    };
-    wait::until("the moment of a kill", DEADLINE, async || {
+/// Waits until there are so many requests of a kind since a mark, or an agent has looked at everything and has nothing left
+/// to do. Gives whether there are so many.
+async fn until_asked(
+    stage: &Stage,
+    agent: &Agent,
+    since: Mark,
+    (count, is_counted): (usize, impl Fn(&Line) -> bool),
+) -> Result<bool> {
+    wait::until("requests of the agent", DEADLINE, async || {
         ensure!(!has_ended(agent.id()), "it ended: {}", agent.tail());
         let lines = stage.cluster.audit().since(since)?;
-        let at_work = lines.iter().filter(|line| is_counted(line)).count() >= writes;
-        Ok((at_work || agent.has_nothing_to_do()).then_some(at_work))
+        let so_many = lines.iter().filter(|line| is_counted(line)).count() >= count;
+        Ok((so_many || agent.has_nothing_to_do()).then_some(so_many))
     })
     .await
+}
+
+/// Whether a request is a write of the agent, other than what it writes beside its main task.
+fn is_write_of(agent: &User, line: &Line) -> bool {
+    line.user == agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
 }
 
 /// Kills the agent over and over while something happens to each cluster: each time after so many writes, by chance.
@@ -197,29 +229,26 @@ pub(crate) fn killed<L: Life>(life: &L, kills: usize, clusters: usize) -> Result
     on_stage(async |stage| {
         let mark = on_fleet(life, stage, clusters, async |words, half| {
             let agent = stage.start_at_real_time(words)?;
-            let settled = half.each(async |index| life.settle(stage, &half.name(index)).await);
-            settled.await.with_context(|| agent.tail())?;
+            let settled = settle(life, stage, half).await;
+            settled.with_context(|| agent.tail())?;
             agent.kill()?;
             let (mut numbers, mut at_work, start) = (Numbers::new(13, 0), 0, Instant::now());
             for _ in 0..kills {
                 let mark = stage.mark()?;
                 let agent = stage.start_at_real_time(words)?;
-                let acts: Vec<u64> = (0..half.1).map(|_| numbers.take()).collect();
-                let disturbed = half.each(async |index| {
-                    // What cannot happen to it now does not happen.
-                    drop(life.disturb(stage, &half.name(index), acts[index]).await);
-                    Ok(())
-                });
                 let writes = (numbers.take() % (L::WRITES * half.1 as u64)) as usize;
-                let written = until_written(stage, &agent, mark, writes);
-                let ((), works) = futures::try_join!(disturbed, written)?;
+                let is_write = |line: &Line| is_write_of(&stage.agent, line);
+                let written = until_asked(stage, &agent, mark, (writes, is_write));
+                let disturbed = disturb(life, stage, half, &mut numbers);
+                let ((), works) = futures::join!(disturbed, written);
+                let works = works?;
                 agent.kill()?;
                 at_work += usize::from(works);
             }
             let each = start.elapsed().as_secs_f64() / kills as f64;
             println!("{kills} kills, one in {each:.1} s, {at_work} of them at work");
             ensure!(2 * at_work > kills, "hardly any kill met an agent at work");
-            stage.start_at_real_time(words)
+            end_well(life, stage, half, stage.start_at_real_time(words)?).await
         })
         .await?;
         stage.nothing_denied(mark).await
@@ -244,9 +273,7 @@ pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
             ];
             for fault in faults {
                 proxy.fail(Some(fault));
-                for index in 0..half.1 {
-                    drop(life.disturb(stage, &half.name(index), numbers.take()).await);
-                }
+                disturb(life, stage, half, &mut numbers).await;
                 proxy.cut();
                 let met = proxy.met();
                 wait::until("requests that meet the fault", DEADLINE, async || {
@@ -256,9 +283,7 @@ pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
                 proxy.fail(None);
             }
             // The server is killed while the agent works; at its start it denies what it will allow. And somebody else writes the clusters that it writes.
-            for index in 0..half.1 {
-                drop(life.disturb(stage, &half.name(index), numbers.take()).await);
-            }
+            disturb(life, stage, half, &mut numbers).await;
             stage.cluster.restart_apiserver().await?;
             proxy.answer_writes_late(Some(Duration::from_millis(200)));
             for beat in 0..20 {
@@ -272,9 +297,146 @@ pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
                 .await?;
             }
             proxy.answer_writes_late(None);
-            Ok(agent)
+            end_well(life, stage, half, agent).await
         })
         .await
         .map(drop)
     })
+}
+
+/// Takes rights away from the agent, a half of them at a time and all of them, and moves its clock.
+pub(crate) fn deprived<L: Life>(life: &L) -> Result<()> {
+    on_stage(async |stage| {
+        let proxy = Proxy::start(&stage.cluster).await?;
+        let clock = Clock::right(&stage.cluster.folder().join("clock"))?;
+        on_fleet(life, stage, 8, async |words, half| {
+            let mut command = stage.command_at_real_time(&stage.agent, &proxy.server(), words)?;
+            let agent = stage.start_command(clock.wear(&mut command)?)?;
+            let settled = settle(life, stage, half).await;
+            settled.with_context(|| agent.tail())?;
+            let mut numbers = Numbers::new(19, 0);
+            for half_of_them in [Some(0), Some(1), None] {
+                let mark = stage.mark()?;
+                match half_of_them {
+                    Some(first) => stage.grant_half(&words[..2], first).await?,
+                    None => stage.revoke().await?,
+                }
+                // What it watches it would go on seeing.
+                proxy.cut();
+                disturb(life, stage, half, &mut numbers).await;
+                wait::until("a request that is denied", DEADLINE, async || {
+                    let lines = stage.cluster.audit().since(mark)?;
+                    let is_denied = |line: &Line| line.user == stage.agent.name() && !line.allowed;
+                    Ok(lines.iter().any(is_denied).then_some(()))
+                })
+                .await
+                .with_context(|| agent.tail())?;
+                stage.grant_exactly(&words[..2]).await?;
+            }
+            for offset in ["+1d", "-2h", "+0"] {
+                clock.shift(offset)?;
+                let mark = stage.mark()?;
+                disturb(life, stage, half, &mut numbers).await;
+                let is_write = |line: &Line| is_write_of(&stage.agent, line);
+                until_asked(stage, &agent, mark, (half.1, is_write)).await?;
+            }
+            end_well(life, stage, half, agent).await
+        })
+        .await
+        .map(drop)
+    })
+}
+
+/// Swaps the guests of all policies under three replicas, and ends the one that leads, over and over.
+pub(crate) fn succeeded<L: Life>(life: &L) -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_crd_of_policies().await?;
+        stage.hold_components().await?;
+        on_fleet(life, stage, 8, async |words, half| {
+            let guests = put_policies(stage, Path::new(words[1])).await?;
+            let objects = ["--policy-objects", "--lease-namespace", HOME];
+            let rights = [&words[..2], &objects].concat();
+            let words = [&objects[..], &["--sources", SOURCES], &SELF_MANAGED].concat();
+            let mark = stage.mark()?;
+            let mut replicas = Replicas::start(stage, &words, &rights).await?;
+            settle(life, stage, half).await?;
+            let mut numbers = Numbers::new(23, 0);
+            for round in 0..SWAPS {
+                let mark = stage.mark()?;
+                // Whatever a policy made bears the digest of its guest, so a swap alone writes more than this.
+                let writes = numbers.take() as usize % half.1;
+                let written = wait::until("writes of the leader", DEADLINE, async || {
+                    let lines = stage.cluster.audit().since(mark)?;
+                    let written = lines.iter().filter(|line| replicas.wrote(line)).count();
+                    Ok((written >= writes).then_some(()))
+                });
+                let disturbed = disturb(life, stage, half, &mut numbers);
+                let swapped = swap(stage, &guests, round);
+                let ((), swapped, written) = futures::join!(disturbed, swapped, written);
+                swapped.and(written)?;
+                replicas.end_leader(stage, round % 2 == 0).await?;
+            }
+            wait_for_guests(stage, &guests).await?;
+            compare(life, stage, half).await?;
+            let writes = replicas.in_turn(stage, mark).await?.len();
+            println!("{SWAPS} swaps and ends of leaders: {writes} writes in turn");
+            replicas.stop()
+        })
+        .await
+        .map(drop)
+    })
+}
+
+/// An even number: the last one brings the bundled guests back.
+const SWAPS: usize = 4;
+
+/// A policy, and the bundled component that decides for it.
+type Guest = (String, String);
+
+/// Makes objects of the policies of a folder, and ConfigMaps of their components, with other bytes and the same behaviour.
+async fn put_policies(stage: &Stage, folder: &Path) -> Result<Vec<Guest>> {
+    let mut guests = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?.path().join("policy.yaml");
+        let policy: Value = serde_yaml::from_str(&fs::read_to_string(&file)?)?;
+        let component = policy["spec"]["guests"]["decide"]["component"].as_str();
+        let component = component.and_then(|component| component.strip_prefix("builtin:"));
+        let component = component.context("it has no bundled component")?.to_owned();
+        stage.put_component(&component, &other(&component)?).await?;
+        let name = policy["metadata"]["name"].as_str().context("no name")?;
+        guests.push((name.to_owned(), component));
+        stage.objects().apply(policy).await?;
+    }
+    Ok(guests)
+}
+
+/// A bundled component with a custom section at its end.
+fn other(component: &str) -> Result<Vec<u8>> {
+    Ok([&program::component(component)?[..], &[0, 2, 1, b'x']].concat())
+}
+
+/// Has every policy use its other component, or the bundled one again.
+async fn swap(stage: &Stage, guests: &[Guest], round: usize) -> Result<()> {
+    for (policy, component) in guests {
+        let component = match round % 2 {
+            0 => format!("configmap:{PARTS}/{component}/k"),
+            _ => format!("builtin:{component}"),
+        };
+        let decide = json!({"spec": {"guests": {"decide": {"component": component}}}});
+        stage.patch(POLICY, None, policy, decide).await?;
+    }
+    Ok(())
+}
+
+/// Waits until every policy works with its bundled component.
+async fn wait_for_guests(stage: &Stage, guests: &[Guest]) -> Result<()> {
+    for (policy, component) in guests {
+        let digest = Digest::of_bytes(&program::component(component)?).to_string();
+        let is_active = |policy: &Value| policy["status"]["revision"]["decide"] == digest;
+        stage
+            .objects()
+            .wait_for(POLICY, (None, policy), is_active)
+            .await?;
+    }
+    Ok(())
 }

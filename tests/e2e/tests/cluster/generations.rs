@@ -9,8 +9,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use transom_core::time::format_rfc3339;
+use std::time::{Duration, Instant};
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
@@ -50,10 +49,7 @@ async fn beat(stage: &Stage) -> Result<()> {
     if stage.get(LEASE, Some("one"), LEASE_NAME).await?.is_none() {
         return Ok(());
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let behind = format_rfc3339(i64::try_from(now.as_secs())? - 3600);
-    let renewed = behind.replace('Z', &format!(".{:06}Z", now.subsec_micros()));
-    availability::beat(stage, "one", &renewed).await
+    availability::beat(stage, "one", &availability::from_now(-3600)?).await
 }
 
 /// Status and message of a condition.

@@ -2,7 +2,7 @@
 //! imported, has its kubeconfig and its copies on the hub, and leaves the hub before it goes.
 
 use crate::copying::{HUB, hosted};
-use crate::disturbed::{Life, failed, killed, plain};
+use crate::disturbed::{Life, deprived, failed, killed, plain, succeeded};
 use crate::importing::IMPORTED;
 use crate::leaving::{OPERATOR, hold, is_held};
 use crate::objects::{CLUSTERS as HOSTED_IN, OUTPUT, home};
@@ -332,4 +332,14 @@ fn soak() -> Result<()> {
 fn hosted_clusters_recover_from_wrong_answers_conflicts_and_the_end_of_the_api_server() -> Result<()>
 {
     failed(&Hosting::of_one_agent())
+}
+
+#[test]
+fn hosted_clusters_recover_from_rights_and_a_clock_that_come_and_go() -> Result<()> {
+    deprived(&Hosting::of_one_agent())
+}
+
+#[test]
+fn hosted_clusters_survive_swaps_of_all_guests_and_ends_of_the_leader() -> Result<()> {
+    succeeded(&Hosting::of_one_agent())
 }

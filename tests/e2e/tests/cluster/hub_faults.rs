@@ -1,9 +1,9 @@
 //! Faults under all policies of a hub, while its clusters come, are accepted, denied and go.
 
 use crate::access::PREFIX;
-use crate::availability::CLOCK;
+use crate::availability::{CLOCK, beat, from_now};
 use crate::copying::HUB;
-use crate::disturbed::{Life, failed, killed, plain};
+use crate::disturbed::{Life, deprived, failed, killed, plain, succeeded};
 use crate::spoke::{AVAILABLE, HUB_CRDS, SET_CRDS, UNREACHABLE, says};
 use crate::stage::{MANAGED, NAMESPACE, Stage};
 use crate::together::{ADDON, WORK, addon_is_well, put_all};
@@ -119,6 +119,8 @@ impl Life for Registered {
         let lease = ("coordination.k8s.io/v1", "Lease");
         let place = (Some(name), "managed-cluster-lease");
         objects.wait_for(lease, place, Value::is_object).await?;
+        // Its agent goes on beating, whatever the clock said when the Lease was made.
+        beat(stage, name, &from_now(0)?).await?;
         // Before that a rule would accept it once more, and a denial would deny what never was accepted.
         let is_accepted = |cluster: &Value| {
             cluster["metadata"]["annotations"][ACCEPTED_ON].is_string()
@@ -200,4 +202,14 @@ fn soak() -> Result<()> {
 #[test]
 fn a_hub_recovers_from_wrong_answers_conflicts_and_the_end_of_its_api_server() -> Result<()> {
     failed(&Registered)
+}
+
+#[test]
+fn a_hub_recovers_from_rights_and_a_clock_that_come_and_go() -> Result<()> {
+    deprived(&Registered)
+}
+
+#[test]
+fn a_hub_survives_swaps_of_all_guests_and_ends_of_its_leader() -> Result<()> {
+    succeeded(&Registered)
 }

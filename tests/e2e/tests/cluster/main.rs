@@ -63,6 +63,7 @@ mod plan;
 mod policies;
 mod races;
 mod rejoining;
+mod replicas;
 mod revisions;
 mod rights;
 mod rollout;

@@ -25,7 +25,7 @@ impl Stage {
     }
 
     /// Installs the kind `FleetPolicy`, and waits until it is served.
-    async fn install_crd_of_policies(&self) -> Result<()> {
+    pub(crate) async fn install_crd_of_policies(&self) -> Result<()> {
         self.objects().apply_manifest(CRD).await?;
         self.cluster.wait_for_crd(CRD_NAME).await?;
         wait::until("the kind FleetPolicy", DEADLINE, async || {

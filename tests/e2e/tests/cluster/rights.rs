@@ -153,6 +153,18 @@ impl Stage {
         Ok(())
     }
 
+    /// Leaves the agent every second rule of what `transom rbac` prints for some arguments, from this one on.
+    pub(crate) async fn grant_half(&self, words: &[&str], first: usize) -> Result<()> {
+        let mut printed: Value = serde_json::from_str(&self.rights(ACCOUNT, words, "json")?)?;
+        for object in printed["items"].as_array_mut().context("no list")? {
+            if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
+                *rules = rules.drain(..).skip(first).step_by(2).collect();
+                self.objects().apply(object.clone()).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that the agent used each permission since a mark but these.
     pub(crate) fn all_used(
         &self,

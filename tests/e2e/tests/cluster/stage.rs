@@ -34,6 +34,14 @@ pub(crate) const CRDS: [&str; 3] = [
     "managedclusters.cluster.open-cluster-management.io",
     "klusterlets.operator.open-cluster-management.io",
 ];
+/// The words of `transom rbac` for whatever an agent with the bundled policies is asked to do.
+pub(crate) const ANY_TASK: [&str; 5] = [
+    "--policy-objects",
+    "--lease-namespace",
+    HOME,
+    "--admin-address",
+    "0.0.0.0:0",
+];
 /// What the agent writes beside its main task.
 pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "fleetpolicies"];
 /// Concurrent requests.
@@ -163,29 +171,25 @@ impl Stage {
 
     /// Grants the agent the permissions that it says it needs, for any task.
     pub(crate) async fn grant(&self) -> Result<()> {
-        self.grant_to(ACCOUNT).await
+        self.grant_to(ACCOUNT, &ANY_TASK).await
     }
 
     /// A second agent, with the same permissions.
     pub(crate) async fn another_agent(&self, name: &str) -> Result<User> {
-        self.grant_to(name).await?;
+        self.account(name, &ANY_TASK).await
+    }
+
+    /// An account with the permissions that `transom rbac` prints for some words.
+    pub(crate) async fn account(&self, name: &str, words: &[&str]) -> Result<User> {
+        self.grant_to(name, words).await?;
         let user = self.cluster.service_account(HOME, name).await?;
         self.guard.look_for_token(&user);
         Ok(user)
     }
 
-    async fn grant_to(&self, account: &str) -> Result<()> {
-        let all = [
-            "--policy-objects",
-            "--lease-namespace",
-            HOME,
-            "--admin-address",
-            "0.0.0.0:0",
-        ];
-        self.cluster
-            .objects()
-            .apply_manifest(&self.rights(account, &all, "yaml")?)
-            .await
+    async fn grant_to(&self, account: &str, words: &[&str]) -> Result<()> {
+        let rights = self.rights(account, words, "yaml")?;
+        self.objects().apply_manifest(&rights).await
     }
 
     /// What `transom rbac` prints for an account with these flags.
