@@ -58,13 +58,7 @@ fn succeed(ends: usize, clusters: usize) -> Result<()> {
         let (seen, mut spans) = futures::try_join!(versions(stage, first), rollouts)?;
         let written = in_order(&seen, &digests)?;
         let mut writes = replicas.in_turn(stage, mark).await?;
-        eprintln!(
-            "{:?}",
-            writes
-                .iter()
-                .map(|w| format!("{} {}", w.verb, w.uri))
-                .collect::<Vec<_>>()
-        );
+        // Revisions are kept as objects, too.
         writes.retain(|line| line.resource() == "secrets");
         let writes = writes.len();
         // A request of a killed agent may be carried out although its response reaches nobody.
