@@ -1,6 +1,6 @@
-//! Rows of the behaviour of Open Cluster Management that these policies replace: each is a case of a guest or of a policy,
-//! named by its folder, or a test that names it in its documentation: "Rows of `policy`: A01, A02." What needs neither is
-//! listed here with its reason.
+//! Rows of the behaviour of Open Cluster Management and of the hypershift-addon that these policies replace: each is a case
+//! of a guest or of a policy, named by its folder, or a test that names it in its documentation: "Rows of `policy`: A01,
+//! A02." What needs neither is listed here with its reason.
 
 use crate::Source;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ struct Subject {
     cases: &'static [&'static str],
 }
 
-const SUBJECTS: [Subject; 10] = [
+const SUBJECTS: [Subject; 11] = [
     Subject {
         name: "cluster-acceptance",
         rows: &[('A', 10, 12), ('A', 20, 20)],
@@ -71,32 +71,73 @@ const SUBJECTS: [Subject; 10] = [
     },
     Subject {
         name: "detach",
-        rows: &[('H', 8, 12), ('H', 14, 14)],
+        rows: &[('H', 8, 14)],
         cases: &["detach"],
+    },
+    // What of the add-on no policy does; `migrate.md` tells operators.
+    Subject {
+        name: "hypershift-addon",
+        rows: &[('H', 15, 23), ('D', 1, 4), ('L', 1, 5), ('M', 1, 2)],
+        cases: &[],
     },
 ];
 
 /// Rows that have neither, each with its reason.
-const WITHOUT: [(&str, &str, &str); 4] = [
+const WITHOUT: [(&str, &[&str], &str); 11] = [
     (
         "auto-import",
-        "A02",
+        &["A02"],
         "the policy works only where it is installed, and no install brings it",
     ),
     (
         "cleanup",
-        "G01",
+        &["G01"],
         "a reconcile has a primary, and a primary has a name",
     ),
     (
         "client-certificates",
-        "K17",
+        &["K17"],
         "no API server since Kubernetes 1.22 has requests of v1beta1",
     ),
     (
         "hub-copies",
-        "H05",
+        &["H05"],
         "a copy has the bytes of its source, to whose CA HyperShift itself appends the named certificates",
+    ),
+    (
+        "detach",
+        &["H13"],
+        "a reconcile has a primary, so there is no call without a HostedCluster",
+    ),
+    (
+        "hypershift-addon",
+        &["H15", "H16", "H17", "H18", "H20"],
+        "scores and claims of a hosting cluster stay with the add-on: no policy writes them",
+    ),
+    (
+        "hypershift-addon",
+        &["H19"],
+        "about that count; a kind that is missing holds up nobody (V29, in the tests of faults)",
+    ),
+    (
+        "hypershift-addon",
+        &["H21", "H22", "H23"],
+        "the claim inside a hosted cluster stays with the add-on: no policy reaches into hosted clusters for it",
+    ),
+    (
+        "hypershift-addon",
+        &["D01", "D02", "D03", "D04"],
+        "DiscoveredClusters stay with the add-on; `auto-import` imports without them",
+    ),
+    (
+        "hypershift-addon",
+        &["L01", "L02", "L03", "L04", "L05"],
+        "labels between a hub and hosted clusters stay with the add-on; `auto-import` carries those of the HostedCluster",
+    ),
+    (
+        "hypershift-addon",
+        &["M01", "M02"],
+        "metrics of hosted control planes are those of HyperShift; the agent has its own",
     ),
 ];
 
@@ -118,7 +159,7 @@ fn lacking(subject: &Subject, sources: &[Source]) -> Vec<String> {
         .collect();
     let without = |row: &str| {
         let mut all = WITHOUT.iter();
-        all.any(|(name, one, _)| *name == subject.name && *one == row)
+        all.any(|(name, rows, _)| *name == subject.name && rows.contains(&row))
     };
     let rows = subject.rows.iter();
     let rows = rows.flat_map(|(letter, first, last)| {
