@@ -22,6 +22,8 @@ pub struct Seen {
     /// The fields that count of an object that others made, with their digest; none inside for one that was not there, or
     /// whose state is not known.
     fields: Option<(Arc<[Path]>, Option<Digest>)>,
+    /// The data of a Secret under some keys, where only these crossed, with their digest.
+    data: Vec<(Arc<[Path]>, Option<Digest>)>,
     /// Whether it was there, if that counts.
     presence: Option<bool>,
     ages: Vec<(Age, Freshness)>,
@@ -162,7 +164,20 @@ impl Seen {
                     .collect(),
                 ..Self::default()
             },
+            (Wake::Change, Form::Secret(keys)) => Self::data(keys.iter(), object),
+            (Wake::Change, Form::Certificate(keys)) => Self::data(keys.all(), object),
             (Wake::Change, _) => Self::whole(object),
+        }
+    }
+
+    /// A Secret of which the data under some keys cross, or its absence.
+    fn data<'a>(keys: impl Iterator<Item = &'a String>, object: Option<&Object>) -> Self {
+        let data = Path::key("data");
+        let paths: Arc<[Path]> = keys.map(|key| data.child(key)).collect();
+        let digest = object.map(|object| fingerprint::of_fields(&paths, object));
+        Self {
+            data: vec![(paths, digest)],
+            ..Self::default()
         }
     }
 
@@ -173,6 +188,7 @@ impl Seen {
         self.shared = later.shared.or(self.shared);
         self.fields = later.fields.or(self.fields.take());
         self.presence = later.presence.or(self.presence);
+        replace(&mut self.data, later.data);
         replace(&mut self.ages, later.ages);
         replace(&mut self.observed, later.observed);
     }
@@ -190,6 +206,9 @@ impl Seen {
     /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any later
     /// state is a change. The fingerprint counts unless only its presence or some fields do.
     pub fn written(&mut self, left: Option<(&Object, Digest)>) {
+        for (keys, digest) in &mut self.data {
+            *digest = left.map(|(left, _)| fingerprint::of_fields(keys, left));
+        }
         match (&mut self.fields, left) {
             (Some((fields, digest)), Some((left, _))) if self.content.is_none() => {
                 *digest = Some(fingerprint::of_fields(fields, left));
@@ -238,7 +257,7 @@ impl Seen {
             let now = observed.object();
             *seen != now.map(|object| fingerprint::of_fields(fields, object))
         };
-        if self.fields.as_ref().is_some_and(differs) {
+        if self.fields.iter().chain(&self.data).any(differs) {
             return Meaning::Wakes;
         }
         let there = observed.living().is_some();
@@ -276,16 +295,17 @@ impl Seen {
     }
 }
 
-/// Adds ages to those that were seen before, in the place of the same ones.
-fn replace(ages: &mut Vec<(Age, Freshness)>, later: Vec<(Age, Freshness)>) {
-    ages.retain(|(age, _)| later.iter().all(|(other, _)| other != age));
-    ages.extend(later);
+/// Adds what was seen to what was seen before, in the place of the same.
+fn replace<K: PartialEq, T>(seen: &mut Vec<(K, T)>, later: Vec<(K, T)>) {
+    seen.retain(|(one, _)| later.iter().all(|(other, _)| other != one));
+    seen.extend(later);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::decide::Absence;
+    use crate::contract::secrets::CertificateKeys;
     use crate::reference::ObjectRef;
     use crate::sample::object;
     use serde_json::{Value, json};
@@ -475,6 +495,55 @@ mod tests {
             meaning(&mut absent, Observed::Present(&after), 0),
             Meaning::Wakes
         );
+    }
+
+    #[test]
+    fn of_a_secret_only_the_keys_that_cross_count() {
+        let keys = CertificateKeys {
+            certificate: "tls.crt".to_owned(),
+            private_key: Some("tls.key".to_owned()),
+        };
+        let secret = |crt: &str, other: &str| {
+            let reference = ObjectRef::local("v1", "Secret", Some("n"), "s");
+            let data = json!({"tls.crt": crt, "tls.key": "k", "other": other});
+            object(
+                reference,
+                json!({"metadata": {"labels": {"l": other}}, "data": data}),
+            )
+        };
+        let before = secret("1", "1");
+        let mut dying = before.clone();
+        dying.body["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
+        for form in [
+            Form::Certificate(keys.clone()),
+            Form::Secret(keys.all().cloned().collect()),
+        ] {
+            let need = need(form, Wake::Change);
+            let mut seen = of(&need, Some(&before), 0);
+            for (now, expected) in [
+                (secret("1", "2"), Meaning::Nothing),
+                (secret("2", "1"), Meaning::Wakes),
+                (dying.clone(), Meaning::Wakes),
+            ] {
+                let there = Observed::Present(&now);
+                assert_eq!(meaning(&mut seen, there, 0), expected, "{}", now.body);
+            }
+            assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
+            // Two needs for different keys of one Secret, and the same need again.
+            let other = Form::Secret(vec!["other".to_owned()]);
+            seen.add(of(&self::need(other, Wake::Change), Some(&before), 0));
+            let now = secret("1", "2");
+            assert_eq!(
+                meaning(&mut seen, Observed::Present(&now), 0),
+                Meaning::Wakes
+            );
+            seen.add(of(&need, Some(&secret("2", "1")), 0));
+            let now = secret("2", "1");
+            assert_eq!(
+                meaning(&mut seen, Observed::Present(&now), 0),
+                Meaning::Nothing
+            );
+        }
     }
 
     #[test]
