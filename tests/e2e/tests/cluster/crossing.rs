@@ -132,8 +132,12 @@ fn a_rotated_certificate_wakes_and_its_key_shows_nowhere() -> Result<()> {
         wait_for_seen(stage, "one", "absent").await?;
         put_pair(stage, &first, &first).await?;
         let one = wait_for_pair(stage, "absent", ".Belongs").await?;
-        // The rotation wakes once: both keys come in one write.
+        // The rotation wakes once, since both keys come in one write, and other keys of the Secret wake nobody.
         let before = reconciles_of(&agent, POLICY)?;
+        for beat in 0..20 {
+            let other = json!({"stringData": {"other": beat.to_string()}});
+            stage.patch(SECRET, Some("default"), "one", other).await?;
+        }
         put_pair(stage, &second, &second).await?;
         let two = wait_for_pair(stage, &one, ".Belongs").await?;
         let woken = reconciles_of(&agent, POLICY)? - before;
