@@ -86,6 +86,16 @@ pub fn component(name: &str) -> Result<Vec<u8>> {
         .with_context(|| format!("component `{name}` is not built: run `cargo xtask guests`"))
 }
 
+/// A built component with a custom section at its end: each letter gives other bytes with the same behaviour.
+///
+/// # Errors
+/// As for [`component`].
+pub fn variant(name: &str, letter: u8) -> Result<Vec<u8>> {
+    let mut bytes = component(name)?;
+    bytes.extend([0, 2, 1, letter]);
+    Ok(bytes)
+}
+
 /// The exit code of a command.
 pub fn code(output: &Output) -> Option<i32> {
     output.status.code()

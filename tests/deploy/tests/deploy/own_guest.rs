@@ -22,9 +22,7 @@ const FLEET: Fleet = Fleet {
 
 /// The versions of the guest that the reader builds: a bundled fixture, with a custom section that tells them apart.
 fn version(number: u8) -> Result<Vec<u8>> {
-    let mut bytes = program::component("calm")?;
-    bytes.extend([0, 2, 1, number]);
-    Ok(bytes)
+    program::variant("calm", number)
 }
 
 /// Makes the folders that the reader has, and the variables of a shell that reaches a registry.

@@ -24,9 +24,7 @@ pub(crate) const SOURCES: &str = "builtin,configmap:parts/*";
 
 /// The bundled component with a custom section at its end: other bytes, same behaviour.
 pub(crate) fn component(letter: u8) -> Result<Vec<u8>> {
-    let mut bytes = program::component("kubeconfig")?;
-    bytes.extend([0, 2, 1, letter]);
-    Ok(bytes)
+    program::variant("kubeconfig", letter)
 }
 
 /// The digest of a component, as a status shows it.

@@ -18,7 +18,7 @@ use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, has_ended};
 use transom_e2e::program;
 use transom_support::numbers::Numbers;
-use transom_test_cluster::{Clock, Fault, Line, Mark, Proxy, SET_BY_SERVER, User, wait};
+use transom_test_cluster::{Clock, Fault, Line, Mark, Proxy, SET_BY_SERVER, wait};
 
 /// The start of what somebody else notes on each object meanwhile.
 const NOTE: &str = "example.com/beat";
@@ -202,26 +202,19 @@ async fn on_fleet<L: Life>(
     Ok(began)
 }
 
-/// Waits until there are so many requests of a kind since a mark, or an agent has looked at everything and has nothing left
-/// to do. Gives whether there are so many.
-async fn until_asked(
-    stage: &Stage,
-    agent: &Agent,
-    since: Mark,
-    (count, is_counted): (usize, impl Fn(&Line) -> bool),
-) -> Result<bool> {
-    wait::until("requests of the agent", DEADLINE, async || {
+/// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do. Gives
+/// whether it is at work.
+async fn until_written(stage: &Stage, agent: &Agent, since: Mark, writes: usize) -> Result<bool> {
+    let is_counted = |line: &Line| {
+        line.user == stage.agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
+    };
+    wait::until("writes of the agent", DEADLINE, async || {
         ensure!(!has_ended(agent.id()), "it ended: {}", agent.tail());
         let lines = stage.cluster.audit().since(since)?;
-        let so_many = lines.iter().filter(|line| is_counted(line)).count() >= count;
-        Ok((so_many || agent.has_nothing_to_do()).then_some(so_many))
+        let at_work = lines.iter().filter(|line| is_counted(line)).count() >= writes;
+        Ok((at_work || agent.has_nothing_to_do()).then_some(at_work))
     })
     .await
-}
-
-/// Whether a request is a write of the agent, other than what it writes beside its main task.
-fn is_write_of(agent: &User, line: &Line) -> bool {
-    line.user == agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
 }
 
 /// Kills the agent over and over while something happens to each cluster: each time after so many writes, by chance.
@@ -237,8 +230,7 @@ pub(crate) fn killed<L: Life>(life: &L, kills: usize, clusters: usize) -> Result
                 let mark = stage.mark()?;
                 let agent = stage.start_at_real_time(words)?;
                 let writes = (numbers.take() % (L::WRITES * half.1 as u64)) as usize;
-                let is_write = |line: &Line| is_write_of(&stage.agent, line);
-                let written = until_asked(stage, &agent, mark, (writes, is_write));
+                let written = until_written(stage, &agent, mark, writes);
                 let disturbed = disturb(life, stage, half, &mut numbers);
                 let ((), works) = futures::join!(disturbed, written);
                 let works = works?;
@@ -337,8 +329,7 @@ pub(crate) fn deprived<L: Life>(life: &L) -> Result<()> {
                 clock.shift(offset)?;
                 let mark = stage.mark()?;
                 disturb(life, stage, half, &mut numbers).await;
-                let is_write = |line: &Line| is_write_of(&stage.agent, line);
-                until_asked(stage, &agent, mark, (half.1, is_write)).await?;
+                until_written(stage, &agent, mark, half.1).await?;
             }
             end_well(life, stage, half, agent).await
         })
@@ -351,7 +342,7 @@ pub(crate) fn deprived<L: Life>(life: &L) -> Result<()> {
 pub(crate) fn succeeded<L: Life>(life: &L) -> Result<()> {
     on_stage(async |stage| {
         stage.install_crd_of_policies().await?;
-        stage.hold_components().await?;
+        stage.objects().namespace(PARTS).await?;
         on_fleet(life, stage, 8, async |words, half| {
             let guests = put_policies(stage, Path::new(words[1])).await?;
             let objects = ["--policy-objects", "--lease-namespace", HOME];
@@ -402,17 +393,13 @@ async fn put_policies(stage: &Stage, folder: &Path) -> Result<Vec<Guest>> {
         let component = policy["spec"]["guests"]["decide"]["component"].as_str();
         let component = component.and_then(|component| component.strip_prefix("builtin:"));
         let component = component.context("it has no bundled component")?.to_owned();
-        stage.put_component(&component, &other(&component)?).await?;
+        let other = program::variant(&component, b'x')?;
+        stage.put_component(&component, &other).await?;
         let name = policy["metadata"]["name"].as_str().context("no name")?;
         guests.push((name.to_owned(), component));
         stage.objects().apply(policy).await?;
     }
     Ok(guests)
-}
-
-/// A bundled component with a custom section at its end.
-fn other(component: &str) -> Result<Vec<u8>> {
-    Ok([&program::component(component)?[..], &[0, 2, 1, b'x']].concat())
 }
 
 /// Has every policy use its other component, or the bundled one again.

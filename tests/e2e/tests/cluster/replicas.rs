@@ -75,22 +75,23 @@ impl Replicas {
         Ok(span)
     }
 
+    /// Whether a request is one of a replica.
+    fn sent(&self, line: &Line) -> bool {
+        self.users.iter().any(|user| user.name() == line.user)
+    }
+
     /// Whether a request is a write of a replica, other than what an agent writes beside its main task and the revisions of
     /// policies.
     pub(crate) fn wrote(&self, line: &Line) -> bool {
-        let is_ours = || self.users.iter().any(|user| user.name() == line.user);
-        let is_beside = || {
-            [&BESIDE[..], &["controllerrevisions"]]
-                .concat()
-                .contains(&line.resource())
-        };
-        line.is_write() && !is_beside() && is_ours()
+        let resource = line.resource();
+        let is_beside = resource == "controllerrevisions" || BESIDE.contains(&resource);
+        line.is_write() && !is_beside && self.sent(line)
     }
 
     /// Checks that nothing was denied, and that whoever wrote something held the Lease then; returns the writes.
     pub(crate) async fn in_turn(&self, stage: &Stage, since: Mark) -> Result<Vec<Line>> {
         let mut lines = stage.all_lines(since).await?;
-        lines.retain(|line| self.users.iter().any(|user| user.name() == line.user));
+        lines.retain(|line| self.sent(line));
         let denied = lines.iter().find(|line| !line.allowed);
         ensure!(denied.is_none(), "denied: {denied:?}");
         lines.retain(|line| line.is_write() && line.code < 300);

@@ -9,8 +9,6 @@ use crate::policies::POLICY;
 use crate::replicas::Replicas;
 use crate::stage::{ANY_TASK, DEADLINE, HOME, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures::TryStreamExt as _;
 use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
 use serde_json::json;
@@ -50,8 +48,15 @@ fn succeed(ends: usize, clusters: usize) -> Result<()> {
         put_revision(stage, 0).await?;
         // Before the first write: a line of the audit log may appear after the write is seen.
         let (mark, first) = (stage.mark()?, version(stage).await?);
-        let words = [POLICIES, "--lease-namespace", HOME, "--now", NOW];
-        let words = [&words[..], &["--sources", SOURCES]].concat();
+        let words = [
+            POLICIES,
+            "--lease-namespace",
+            HOME,
+            "--now",
+            NOW,
+            "--sources",
+            SOURCES,
+        ];
         let mut replicas = Replicas::start(stage, &words, &ANY_TASK).await?;
         wait_for_round(stage, clusters, 0, clusters).await?;
         let rollouts = end_all(&mut replicas, stage, ends, clusters);
@@ -91,9 +96,7 @@ async fn put_components(stage: &Stage) -> Result<[String; 2]> {
     stage.objects().namespace(PARTS).await?;
     let all = [component(b'a')?, component(b'b')?];
     for (index, bytes) in all.iter().enumerate() {
-        let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"namespace": PARTS, "name": format!("v{index}")}, "binaryData": {"k": STANDARD.encode(bytes)}});
-        stage.objects().apply(config_map).await?;
+        stage.put_component(&format!("v{index}"), bytes).await?;
     }
     Ok(all.map(|bytes| Digest::of_bytes(&bytes).to_string()))
 }

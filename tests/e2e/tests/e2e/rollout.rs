@@ -408,8 +408,7 @@ fn as_many_revisions_are_kept_as_the_policy_says_and_the_active_one_always() -> 
     for (more, changes, kept) in [("  rollout: {history: 3}\n", 5, 3), ("", 9, 10)] {
         put_policy(&stage, more)?;
         for letter in letters.by_ref().take(changes) {
-            let mut component = program::component("taints")?;
-            component.extend([0, 2, 1, letter]);
+            let component = program::variant("taints", letter)?;
             let digest = Digest::of_bytes(&component).to_string();
             put_component(&stage, &component)?;
             wait_for(&stage, "/revision/decide", &digest)?;

@@ -23,9 +23,7 @@ const REPOSITORY: &str = "team/kubeconfig";
 
 /// The bundled component with a custom section at its end: other bytes, same behaviour.
 pub(crate) fn component(letter: u8) -> Result<Vec<u8>> {
-    let mut bytes = program::component("kubeconfig")?;
-    bytes.extend([0, 2, 1, letter]);
-    Ok(bytes)
+    program::variant("kubeconfig", letter)
 }
 
 /// Has the policy use a component, with this demand.
