@@ -41,6 +41,9 @@ pub(super) struct Gathered {
 
 /// A primary that may be reconciled, and what was read for it.
 pub(super) struct ObservedState {
+    /// When the guest was asked last what it needs, in seconds since 1970. It decides as of the same time: a limit that
+    /// passes between the two would have it want what it did not name.
+    pub(super) as_of: i64,
     pub(super) primary: Arc<Object>,
     pub(super) view: Primary,
     /// The objects that the policy may make, each as it is.
@@ -200,6 +203,7 @@ impl Reader<'_> {
         self.touched.reconcile.target = Some(primary.reference.clone());
         let declared = described.declared(api_version, kind);
         ObservedState {
+            as_of: self.controller.clock.now_seconds(),
             view: declared.primary(&primary),
             time_added: self.time_added(&primary).await,
             primary,
@@ -236,8 +240,9 @@ impl Reader<'_> {
         let (mut rounds, mut found, mut inputs) = (Rounds::default(), Vec::new(), Vec::new());
         let (mut kubeconfigs, mut secrets) = (Kubeconfigs::new(limits), Secrets::default());
         let room_before = self.touched.room.used();
-        let (certain, targets, others) = loop {
-            let asked = self.require(&primary, &view, &inputs)?;
+        let (as_of, certain, targets, others) = loop {
+            let as_of = controller.clock.now_seconds();
+            let asked = self.require(as_of, &primary, &view, &inputs)?;
             let certain = asked.target.clone();
             let data = controller.template_data(&primary);
             let policy = &self.loaded.revision.policy;
@@ -247,7 +252,7 @@ impl Reader<'_> {
             let needs = match next {
                 Next::Complete(_) => {
                     let targets = self.read_targets(&primary, &targets, waits).await?;
-                    break (certain, targets, others);
+                    break (as_of, certain, targets, others);
                 }
                 Next::Read(needs) => needs,
             };
@@ -266,6 +271,7 @@ impl Reader<'_> {
         let written = self.written(&primary, &found, targets, &others).await?;
         let (targets, others, moved) = written;
         Ok(ObservedState {
+            as_of,
             time_added: self.time_added(&primary).await,
             primary,
             view,
@@ -323,12 +329,13 @@ impl Reader<'_> {
 
     fn require(
         &self,
+        as_of: i64,
         primary: &Object,
         view: &Primary,
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
-        let context = self.controller.context(described);
+        let context = self.controller.context_at(described, as_of);
         let call = guest.require(&self.loaded.limits, &context, view, inputs);
         self.controller
             .answer(self.loaded, self.key, "require", call)?

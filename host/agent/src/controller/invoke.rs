@@ -29,7 +29,7 @@ impl Controller {
             });
         };
         let key = &gathered.admitted.work.key;
-        match self.ask(&gathered.admitted, observed, self.clock.now_seconds()) {
+        match self.ask(&gathered.admitted, observed, observed.as_of) {
             Err(failure) => Err(gathered.touched.end(failure)),
             Ok(Timed {
                 answer,
@@ -77,7 +77,7 @@ impl Controller {
         self.context_at(guest, self.clock.now_seconds())
     }
 
-    fn context_at(&self, guest: &Guest, now_seconds: i64) -> Context {
+    pub(super) fn context_at(&self, guest: &Guest, now_seconds: i64) -> Context {
         Context {
             now_seconds,
             settings: Arc::clone(&guest.settings),

@@ -156,7 +156,7 @@ impl Controller {
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
         let revision = &admitted.loaded.revision;
-        let lowering = self.lowering(admitted, observed, self.clock.now_seconds());
+        let lowering = self.lowering(admitted, observed, observed.as_of);
         let desired = answer.lower(&lowering)?;
         let answered = answer.waits(&lowering)?;
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);

@@ -335,7 +335,6 @@ fn hosted_clusters_recover_from_wrong_answers_conflicts_and_the_end_of_the_api_s
 }
 
 #[test]
-#[ignore = "fails once in about ten runs, by a fault of detach that is not mended yet: it removes a Klusterlet that it did not name"]
 fn hosted_clusters_recover_from_rights_and_a_clock_that_come_and_go() -> Result<()> {
     deprived(&Hosting::of_one_agent())
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::program;
 use transom_e2e::stage::put;
+use transom_test_cluster::Clock;
 use transom_test_cluster::wait;
 
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
@@ -17,6 +18,8 @@ const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) const MADE: &str = "made-";
 /// The same for the roles and bindings.
 pub(crate) const ACCESS: &str = "access-";
+/// The name of such a namespace in a grant.
+const OF_PRIMARY: &str = "made-{primary.name}";
 
 /// The settings of the guest: a namespace of each primary, and a ConfigMap in it.
 fn makes(content: &str) -> Value {
@@ -27,8 +30,8 @@ fn makes(content: &str) -> Value {
     ])
 }
 
-/// Writes the policy with these settings.
-fn put_policy(folder: &Path, makes: &Value) -> Result<PathBuf> {
+/// Writes the policy with these settings and the name of the namespaces that it may make.
+fn put_policy(folder: &Path, makes: &Value, namespace: &str) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     fs::write(
         folder.join("desired.wasm"),
@@ -42,7 +45,7 @@ fn put_policy(folder: &Path, makes: &Value) -> Result<PathBuf> {
             "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
             "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": makes}}},
             "grant": {"write": [
-                {"kind": "Namespace", "name": "made-{primary.name}", "verbs": verbs, "fields": [label],
+                {"kind": "Namespace", "name": namespace, "verbs": verbs, "fields": [label],
                     "values": {label: ["{primary.name}"]}},
                 {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs,
                     "fields": ["data"]},
@@ -68,6 +71,27 @@ async fn wait_for_data(stage: &Stage, namespace: &str, data: &Value) -> Result<(
 }
 
 #[test]
+fn an_answer_is_of_the_time_at_which_its_targets_were_named() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-timed");
+        let content = r#"{"metadata": {"labels": {"example.com/cluster": "{name}"}}}"#;
+        let made = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "made-{now}", "content": content}]);
+        let file = put_policy(&folder, &made, "made-*")?;
+        let words = policies_at(&file)?;
+        stage.grant_exactly(&words).await?;
+        stage.managed("one").await?;
+        // Whenever this agent looks at its clock it is five seconds later.
+        let clock = Clock::right(&stage.cluster.folder().join("clock"))?;
+        clock.shift("+0 i5")?;
+        let server = stage.cluster.server();
+        let mut command = stage.command_at_real_time(&stage.agent, &server, &words)?;
+        let agent = stage.start_command(clock.wear(&mut command)?)?;
+        agent.wait_for("ManagedCluster one", "Applied InSync")?;
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
 fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-makes");
@@ -75,7 +99,7 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
             r#"{"data": {"a": "1", "b": "2"}}"#,
             r#"{"data": {"a": "3"}}"#,
         );
-        let file = put_policy(&folder, &makes(first))?;
+        let file = put_policy(&folder, &makes(first), OF_PRIMARY)?;
         let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         for name in ["one", "two"] {
@@ -107,10 +131,10 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
         )
         .await?;
         // Another answer: a field that is not wanted any more goes.
-        put_policy(&folder, &makes(second))?;
+        put_policy(&folder, &makes(second), OF_PRIMARY)?;
         wait_for_data(stage, "made-one", &json!({"a": "3", "theirs": "stays"})).await?;
         // One of the objects is not wanted any more.
-        put_policy(&folder, &makes(""))?;
+        put_policy(&folder, &makes(""), OF_PRIMARY)?;
         wait::until("the ConfigMap is gone", DEADLINE, async || {
             let found = stage.get(CONFIG_MAP, Some("made-one"), "facts").await?;
             Ok(found.is_none().then_some(()))
