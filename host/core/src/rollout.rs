@@ -6,6 +6,7 @@ mod gate;
 pub mod history;
 mod probation;
 pub mod rehearsal;
+pub mod rest;
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;

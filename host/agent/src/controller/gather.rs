@@ -241,8 +241,7 @@ impl Reader<'_> {
         let (mut kubeconfigs, mut secrets) = (Kubeconfigs::new(limits), Secrets::default());
         let room_before = self.touched.room.used();
         let (as_of, certain, targets, others) = loop {
-            let as_of = controller.clock.now_seconds();
-            let asked = self.require(as_of, &primary, &view, &inputs)?;
+            let (as_of, asked) = self.require(&primary, &view, &inputs)?;
             let certain = asked.target.clone();
             let data = controller.template_data(&primary);
             let policy = &self.loaded.revision.policy;
@@ -264,10 +263,9 @@ impl Reader<'_> {
             found = self.read(needs).await?;
             inputs = self.cross(&mut found, &mut kubeconfigs, &mut secrets)?;
         };
-        let digest = inputs::digest(&view, &found, &inputs);
-        self.touched.reconcile.inputs = Some(digest.to_string());
-        let compared = controller.compares(self.loaded);
-        let read = compared.then(|| expected::inputs(&found, &inputs));
+        self.touched.reconcile.inputs = Some(inputs::digest(&view, &found, &inputs).to_string());
+        let compares = controller.compares(self.loaded);
+        let read = compares.then(|| expected::inputs(&found, &inputs));
         let written = self.written(&primary, &found, targets, &others).await?;
         let (targets, others, moved) = written;
         Ok(ObservedState {
@@ -327,18 +325,20 @@ impl Reader<'_> {
         inputs::cross(found, described, now_seconds, secrets, &mut read)
     }
 
+    /// What the guest asks for, and as of when.
     fn require(
         &self,
-        as_of: i64,
         primary: &Object,
         view: &Primary,
         inputs: &[Input],
-    ) -> Result<Requirement, Failure> {
+    ) -> Result<(i64, Requirement), Failure> {
         let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
-        let context = self.controller.context_at(described, as_of);
+        let context = self.controller.context(described);
+        let as_of = context.now_seconds;
         let call = guest.require(&self.loaded.limits, &context, view, inputs);
         self.controller
             .answer(self.loaded, self.key, "require", call)?
+            .map(|requirement| (as_of, requirement))
             .map_err(|refusal| {
                 let data = self.controller.template_data(primary);
                 requirements::refused(&self.loaded.revision.policy, &data, described, refusal)

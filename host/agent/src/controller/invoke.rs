@@ -77,7 +77,7 @@ impl Controller {
         self.context_at(guest, self.clock.now_seconds())
     }
 
-    pub(super) fn context_at(&self, guest: &Guest, now_seconds: i64) -> Context {
+    fn context_at(&self, guest: &Guest, now_seconds: i64) -> Context {
         Context {
             now_seconds,
             settings: Arc::clone(&guest.settings),

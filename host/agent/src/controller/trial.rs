@@ -4,6 +4,7 @@
 mod faults;
 mod overlay;
 mod rehearsals;
+mod unsettled;
 
 use super::account::{Account, Accounts};
 use super::conflicts::Conflicts;
@@ -33,7 +34,6 @@ use transom_core::failure::Class;
 use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::policy::Policy;
-use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::rollout::expected::Expected;
 use transom_core::rollout::{Faults, Trial};
@@ -43,10 +43,6 @@ use transom_core::work::{Cause, Key};
 const THREADS: usize = 2;
 /// How many reconciles of a trial run at once.
 const AT_ONCE: usize = 8;
-/// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in memory.
-const WRITTEN: usize = 500;
-/// How often a primary has to be written again to count.
-const TWICE: usize = 2;
 /// How often the faults are counted.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -111,41 +107,6 @@ impl Controller {
             shadow.0.settle(rehearsed, second);
         }
         (trial, rehearsed)
-    }
-
-    /// The primaries for which a candidate would write again after it wrote. An object that changes meanwhile may look like
-    /// one, so only those count that do it twice, given the same inputs.
-    async fn unsettled(
-        &self,
-        queue: &Workqueue,
-        live: &SharedMemory,
-        first: &BTreeMap<Key, Tried>,
-    ) -> Vec<ObjectRef> {
-        let Some(overlay) = &self.trial else {
-            return Vec::new();
-        };
-        let mut writes = first
-            .iter()
-            .filter(|(_, tried)| tried.writes())
-            .map(|(key, _)| key.clone())
-            .take(WRITTEN)
-            .collect::<Vec<_>>();
-        for _ in 0..TWICE {
-            if writes.is_empty() {
-                break;
-            }
-            overlay.begin();
-            let mut before = self.again(queue, live, writes.iter()).await;
-            before.retain(|key, tried| {
-                let first = first.get(key).map(|first| &first.account.inputs);
-                tried.writes() && first == Some(&tried.account.inputs)
-            });
-            overlay.show();
-            let after = self.again(queue, live, before.keys()).await;
-            let still = after.into_iter().filter(|(_, tried)| tried.writes());
-            writes = still.map(|(key, _)| key).collect();
-        }
-        writes.iter().map(|key| (*key.primary).clone()).collect()
     }
 
     /// Reconciles these primaries again.

@@ -30,7 +30,9 @@ enum End {
 
 /// A ManagedCluster whose agent says that it is available or not; it may be there already.
 async fn put(stage: &Stage, name: &str, available: &str) -> Result<()> {
-    let body = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1, "metadata": {"name": name}});
+    // Its agent beats once, which has to last for the whole test.
+    let body = json!({"apiVersion": MANAGED.0, "kind": MANAGED.1, "metadata": {"name": name},
+        "spec": {"leaseDurationSeconds": 600}});
     stage.objects().apply(body).await?;
     let cluster = stage.objects().get(MANAGED, (None, name)).await?;
     let mut status = match &cluster["status"] {
@@ -119,7 +121,7 @@ impl Life for Registered {
         let lease = ("coordination.k8s.io/v1", "Lease");
         let place = (Some(name), "managed-cluster-lease");
         objects.wait_for(lease, place, Value::is_object).await?;
-        // Its agent goes on beating, whatever the clock said when the Lease was made.
+        // Whatever the clock said when the Lease was made.
         beat(stage, name, &from_now(0)?).await?;
         // Before that a rule would accept it once more, and a denial would deny what never was accepted.
         let is_accepted = |cluster: &Value| {

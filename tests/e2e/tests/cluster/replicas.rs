@@ -15,6 +15,8 @@ pub(crate) struct Replicas {
     words: Vec<String>,
     users: Vec<User>,
     running: Vec<Option<Agent>>,
+    /// When all were ready: a server knows new permissions a moment after they were given.
+    ready: Mark,
 }
 
 impl Replicas {
@@ -25,6 +27,7 @@ impl Replicas {
             words: words.iter().map(|&word| word.to_owned()).collect(),
             users: Vec::new(),
             running: Vec::new(),
+            ready: stage.mark()?,
         };
         for name in NAMES {
             all.users.push(stage.account(name, rights).await?);
@@ -38,6 +41,7 @@ impl Replicas {
         for agent in all.running.iter().flatten() {
             agent.ready()?;
         }
+        all.ready = stage.mark()?;
         Ok(all)
     }
 
@@ -90,10 +94,11 @@ impl Replicas {
 
     /// Checks that nothing was denied, and that whoever wrote something held the Lease then; returns the writes.
     pub(crate) async fn in_turn(&self, stage: &Stage, since: Mark) -> Result<Vec<Line>> {
+        let later = stage.all_lines(self.ready).await?;
+        let denied = later.iter().find(|line| self.sent(line) && !line.allowed);
+        ensure!(denied.is_none(), "denied: {denied:?}");
         let mut lines = stage.all_lines(since).await?;
         lines.retain(|line| self.sent(line));
-        let denied = lines.iter().find(|line| !line.allowed);
-        ensure!(denied.is_none(), "denied: {denied:?}");
         lines.retain(|line| line.is_write() && line.code < 300);
         lines.sort_by(|one, other| one.reached.cmp(&other.reached));
         let (mut writes, mut renewed) = (Vec::new(), None::<Line>);

@@ -35,6 +35,21 @@ pub(crate) struct Right {
 }
 
 impl Right {
+    /// Whether who has this one has the other one, too.
+    fn includes(&self, other: &Self) -> bool {
+        let what = |right: &Self| {
+            (
+                right.group.clone(),
+                right.resource.clone(),
+                right.verb.clone(),
+            )
+        };
+        let is_wider = |wide: &Option<String>, narrow| wide.is_none() || wide == narrow;
+        what(self) == what(other)
+            && is_wider(&self.namespace, &other.namespace)
+            && is_wider(&self.name, &other.name)
+    }
+
     /// Whether it is one of these, by resource and verb.
     pub(crate) fn is_one_of(&self, some: &[(&str, &str)]) -> bool {
         some.contains(&(self.resource.as_str(), self.verb.as_str()))
@@ -153,16 +168,25 @@ impl Stage {
         Ok(())
     }
 
-    /// Leaves the agent every second rule of what `transom rbac` prints for some arguments, from this one on.
+    /// Leaves the agent every second rule of what `transom rbac` prints for some arguments, from this one on, and waits until
+    /// the server knows.
     pub(crate) async fn grant_half(&self, words: &[&str], first: usize) -> Result<()> {
         let mut printed: Value = serde_json::from_str(&self.rights(ACCOUNT, words, "json")?)?;
+        let mut taken = rights(&printed);
         for object in printed["items"].as_array_mut().context("no list")? {
             if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
                 *rules = rules.drain(..).skip(first).step_by(2).collect();
                 self.objects().apply(object.clone()).await?;
             }
         }
-        Ok(())
+        let left = rights(&printed);
+        taken.retain(|right| !left.iter().any(|other| other.includes(right)));
+        let client = self.cluster.client(&self.agent).await?;
+        let one = taken.first().context("every right is left")?;
+        wait::until("the end of a right", DEADLINE, async || {
+            Ok((!may(&client, one).await?).then_some(()))
+        })
+        .await
     }
 
     /// Checks that the agent used each permission since a mark but these.

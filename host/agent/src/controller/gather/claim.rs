@@ -62,8 +62,7 @@ impl Reader<'_> {
             return None;
         }
         let view = inputs::primary(primary, &self.loaded.revision.decide).ok()?;
-        let as_of = self.controller.clock.now_seconds();
-        let asked = self.require(as_of, primary, &view, &[]).ok()?;
+        let (_, asked) = self.require(primary, &view, &[]).ok()?;
         let data = self.controller.template_data(primary);
         let (targets, _) = policy.targets_of(&asked, &data);
         Rounds::default().answer(policy, &data, asked).ok()?;

@@ -30,7 +30,7 @@ impl Overlay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows what was kept from now on.
+    /// Shows what was kept from now on, and what else follows.
     pub(super) fn show(&self) {
         self.lock().stage = Stage::Shown;
     }
@@ -46,7 +46,7 @@ impl Overlay {
     /// Keeps what these steps would leave; `before` are the primary and the objects that others made, as they were read.
     pub(in crate::controller) fn keep(&self, steps: &[Step], before: &[Arc<Object>]) {
         let mut kept = self.lock();
-        if kept.stage != Stage::Kept {
+        if kept.stage == Stage::Unused {
             return;
         }
         let mut left: HashMap<ObjectRef, Object> = HashMap::new();
