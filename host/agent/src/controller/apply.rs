@@ -148,7 +148,7 @@ impl Controller {
         let before = touched.before();
         self.accounts.planned(key, &plan.steps, &before);
         if let Some(overlay) = &self.trial {
-            overlay.keep(&plan.steps, &before);
+            overlay.keep(&plan.steps);
         }
         if self.accounts.are_only_asked() {
             return account::as_if_done(&plan.steps);

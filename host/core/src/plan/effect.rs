@@ -1,7 +1,7 @@
 //! What a step changes, for people and for limits: objects that are made, replaced or removed, and elements and fields
 //! of objects that others made.
 
-use super::Step;
+use super::{Step, finalizer};
 use crate::object::Object;
 use crate::projection::path;
 use serde::{Deserialize, Serialize};
@@ -104,18 +104,19 @@ pub fn target<'a>(step: &Step, read: &'a [Arc<Object>]) -> Option<&'a Object> {
     there.map(Arc::as_ref)
 }
 
-/// The object of a step as the step leaves it, where nothing else is changed; `before` is the object as it was read. `None`
-/// when it is gone then, or not known.
-pub fn after(step: &Step, before: Option<&Object>) -> Option<Object> {
+/// An object as a step leaves it, where nothing else is changed; `before` is what is there. `None` when it is gone then: what
+/// is being deleted goes with its last finalizer.
+pub fn after(step: &Step, before: Option<Object>) -> Option<Object> {
     match step {
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired.clone()),
         Step::Delete { .. } => None,
         Step::Patch { fields, .. } => {
-            let mut object = before?.clone();
+            let mut object = before?;
             for (dotted, value) in fields {
                 put(&mut object.body, &path::keys(dotted), value);
             }
-            Some(object)
+            let is_gone = object.deleting() && !finalizer::bears_any(&object);
+            (!is_gone).then_some(object)
         }
     }
 }
@@ -209,12 +210,31 @@ mod tests {
         }
         let labels = json!({"name": "c", "labels": {"x.y/z": "v"}});
         assert_eq!(
-            after(&step, Some(&before)),
+            after(&step, Some(before)),
             Some(object(
                 json!({"spec": {"taints": [{"key": "k"}]}, "metadata": labels})
             ))
         );
         assert_eq!(after(&step, None), None);
+    }
+
+    #[test]
+    fn what_is_being_deleted_goes_with_its_last_finalizer() {
+        let going = |finalizers: Value| {
+            object(json!({"metadata": {"deletionTimestamp": "now", "finalizers": finalizers}}))
+        };
+        let step = |left: &Value| patch("metadata.finalizers", left.clone());
+        let held = going(json!(["a", "b"]));
+        let left = json!(["b"]);
+        assert_eq!(
+            after(&step(&left), Some(held.clone())),
+            Some(going(left.clone()))
+        );
+        for none in [json!([]), Value::Null] {
+            assert_eq!(after(&step(&none), Some(held.clone())), None);
+        }
+        let stays = object(json!({"metadata": {"finalizers": ["a"]}}));
+        assert!(after(&step(&json!([])), Some(stays)).is_some());
     }
 
     fn patch(path: &str, value: Value) -> Step {

@@ -1,19 +1,20 @@
 //! What a candidate would write, shown in place of what is there: a trial sees by that whether it would write again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use transom_core::object::Object;
 use transom_core::plan::{Step, effect};
 use transom_core::reference::ObjectRef;
 
-/// The objects that a candidate would change, as it leaves them.
+/// What a candidate would change.
 #[derive(Default)]
 pub(crate) struct Overlay(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     stage: Stage,
-    objects: HashMap<ObjectRef, Option<Object>>,
+    /// The steps to each object since it was last made, replaced or removed.
+    steps: HashMap<ObjectRef, Vec<Step>>,
 }
 
 /// What happens with the objects.
@@ -39,28 +40,22 @@ impl Overlay {
     pub(super) fn begin(&self) {
         *self.lock() = Kept {
             stage: Stage::Kept,
-            objects: HashMap::new(),
+            steps: HashMap::new(),
         };
     }
 
-    /// Keeps what these steps would leave; `before` are the primary and the objects that others made, as they were read.
-    pub(in crate::controller) fn keep(&self, steps: &[Step], before: &[Arc<Object>]) {
+    /// Keeps what these steps would leave.
+    pub(in crate::controller) fn keep(&self, steps: &[Step]) {
         let mut kept = self.lock();
         if kept.stage == Stage::Unused {
             return;
         }
-        let mut left: HashMap<ObjectRef, Object> = HashMap::new();
         for step in steps {
-            let target = step.target();
-            let known = left.get(target).or_else(|| effect::target(step, before));
-            // Of an object that is not known, what is there is shown.
-            let after = effect::after(step, known);
-            if let Some(after) = &after {
-                left.insert(target.clone(), after.clone());
+            let steps = kept.steps.entry(step.target().clone()).or_default();
+            if !matches!(step, Step::Patch { .. }) {
+                steps.clear();
             }
-            if after.is_some() || matches!(step, Step::Delete { .. }) {
-                kept.objects.insert(target.clone(), after);
-            }
+            steps.push(step.clone());
         }
     }
 
@@ -71,10 +66,9 @@ impl Overlay {
         there: Option<Object>,
     ) -> Option<Object> {
         let kept = self.lock();
-        let shown = kept.objects.get(reference);
-        match shown.filter(|_| kept.stage == Stage::Shown) {
-            Some(shown) => shown.clone(),
-            None => there,
-        }
+        let steps = kept.steps.get(reference);
+        let steps = steps.filter(|_| kept.stage == Stage::Shown);
+        let steps = steps.into_iter().flatten();
+        steps.fold(there, |left, step| effect::after(step, left))
     }
 }
