@@ -4,6 +4,7 @@
 mod faults;
 mod overlay;
 mod rehearsals;
+mod tried;
 mod unsettled;
 
 use super::account::{Account, Accounts};
@@ -30,14 +31,13 @@ use transom_api::KnownReason;
 use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
-use transom_core::failure::Class;
 use transom_core::limits::{self, Kinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
 use transom_core::policy::Policy;
-use transom_core::report::End;
 use transom_core::rollout::expected::Expected;
 use transom_core::rollout::{Faults, Trial};
 use transom_core::work::{Cause, Key};
+use tried::{Tried, is_unreachable};
 
 /// How many threads a trial has, so that the active policies keep theirs.
 const THREADS: usize = 2;
@@ -53,13 +53,6 @@ impl Drop for Shadow {
     fn drop(&mut self) {
         self.0.stop();
     }
-}
-
-/// What a trial found for one primary.
-#[derive(PartialEq)]
-struct Tried {
-    account: Account,
-    result: LastResult,
 }
 
 impl Controller {
@@ -270,29 +263,6 @@ fn limited(tried: &BTreeMap<Key, Tried>) -> BTreeMap<Limited, u32> {
         }
     }
     limited
-}
-
-impl Tried {
-    fn writes(&self) -> bool {
-        !self.account.writes.changes.is_empty()
-    }
-
-    /// Whether both are answers to the same question, and not the same. An object that changed between two passes is
-    /// another question.
-    fn contradicts(&self, other: &Self) -> bool {
-        self.account.inputs == other.account.inputs && !self.answers_like(other)
-    }
-
-    /// Whether both are the same answer to the same question.
-    fn answers_like(&self, other: &Self) -> bool {
-        let (one, two) = (&self.account, &other.account);
-        (&one.decision, &one.writes) == (&two.decision, &two.writes)
-            && !self.result.differs(&other.result)
-    }
-}
-
-fn is_unreachable(last: &LastResult) -> bool {
-    last.end == End::Ended(Class::Unreachable)
 }
 
 fn known(result: &LastResult) -> Option<KnownReason> {
