@@ -19,22 +19,23 @@ impl Clock {
     /// # Errors
     /// When its file cannot be written.
     pub fn at(file: &Path, time: &str) -> Result<Self> {
-        let clock = Self {
-            file: file.to_owned(),
-        };
-        clock.set(time)?;
-        Ok(clock)
+        Self::showing(file, &format!("@{time}"))
     }
 
-    /// A clock that agrees with that of the machine.
+    /// A clock that is away from that of the machine, by a time as for [`Clock::shift`]; ` i5` after it adds five seconds each
+    /// time that a process looks at it.
     ///
     /// # Errors
     /// When its file cannot be written.
-    pub fn right(file: &Path) -> Result<Self> {
+    pub fn shifted(file: &Path, by: &str) -> Result<Self> {
+        Self::showing(file, by)
+    }
+
+    fn showing(file: &Path, text: &str) -> Result<Self> {
         let clock = Self {
             file: file.to_owned(),
         };
-        clock.shift("+0")?;
+        clock.write(text)?;
         Ok(clock)
     }
 

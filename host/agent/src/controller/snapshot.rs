@@ -200,16 +200,9 @@ pub(crate) mod tests {
 
     fn last(state: State, reason: KnownReason, since_seconds: i64) -> LastResult {
         LastResult {
-            end: End::Ended(Class::Held),
             state,
-            reason: reason.into(),
             message: "m".to_owned(),
-            failures: 0,
-            tried_early: false,
-            awaits_server: false,
-            since_seconds,
-            seen_since_seconds: since_seconds,
-            wrote: false,
+            ..LastResult::sample(End::Ended(Class::Held), reason, since_seconds)
         }
     }
 

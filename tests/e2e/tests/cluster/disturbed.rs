@@ -5,7 +5,7 @@
 use crate::components::{PARTS, SOURCES};
 use crate::policies::POLICY;
 use crate::replicas::Replicas;
-use crate::stage::{BESIDE, DEADLINE, HOME, MANAGED, PARALLEL, Stage, on_stage};
+use crate::stage::{DEADLINE, HOME, MANAGED, PARALLEL, Stage, is_main_write, on_stage};
 use crate::together::SELF_MANAGED;
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -204,7 +204,25 @@ async fn on_fleet<L: Life>(
 
 /// Whether a request is a write of an agent, other than what it writes beside its main task.
 fn is_write_of(agent: &User, line: &Line) -> bool {
-    line.user == agent.name() && line.is_write() && !BESIDE.contains(&line.resource())
+    line.user == agent.name() && is_main_write(line)
+}
+
+/// Has something happen to each cluster until there were so many writes since a mark: what changes next may not concern the
+/// agent.
+async fn disturb_until<L: Life>(
+    life: &L,
+    stage: &Stage,
+    (half, numbers): (Half, &mut Numbers),
+    since: Mark,
+    (count, is_write): (usize, impl Fn(&Line) -> bool),
+) -> Result<()> {
+    wait::until("writes of the agent", DEADLINE, async || {
+        disturb(life, stage, half, numbers).await;
+        let lines = stage.cluster.audit().since(since)?;
+        let written = lines.iter().filter(|line| is_write(line)).count();
+        Ok((written >= count).then_some(()))
+    })
+    .await
 }
 
 /// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do. Gives
@@ -303,7 +321,7 @@ pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
 pub(crate) fn deprived<L: Life>(life: &L) -> Result<()> {
     on_stage(async |stage| {
         let proxy = Proxy::start(&stage.cluster).await?;
-        let clock = Clock::right(&stage.cluster.folder().join("clock"))?;
+        let clock = Clock::shifted(&stage.cluster.folder().join("clock"), "+0")?;
         on_fleet(life, stage, 8, async |words, half| {
             let mut command = stage.command_at_real_time(&stage.agent, &proxy.server(), words)?;
             let agent = stage.start_command(clock.wear(&mut command)?)?;
@@ -336,15 +354,10 @@ pub(crate) fn deprived<L: Life>(life: &L) -> Result<()> {
             for offset in ["+1d", "-2h", "+0"] {
                 clock.shift(offset)?;
                 let mark = stage.mark()?;
-                // What changes next may not concern the agent, so changes go on until it has written.
-                wait::until("a write at another time", DEADLINE, async || {
-                    disturb(life, stage, half, &mut numbers).await;
-                    let lines = stage.cluster.audit().since(mark)?;
-                    let is_write = |line: &Line| is_write_of(&stage.agent, line);
-                    Ok(lines.iter().any(is_write).then_some(()))
-                })
-                .await
-                .with_context(|| agent.tail())?;
+                let is_write = |line: &Line| is_write_of(&stage.agent, line);
+                disturb_until(life, stage, (half, &mut numbers), mark, (1, is_write))
+                    .await
+                    .with_context(|| agent.tail())?;
             }
             end_well(life, stage, half, agent).await
         })
@@ -370,12 +383,9 @@ pub(crate) fn succeeded<L: Life>(life: &L) -> Result<()> {
             for round in 0..SWAPS {
                 let mark = stage.mark()?;
                 let writes = 1 + numbers.take() as usize % half.1;
-                let written = wait::until("writes of the leader", DEADLINE, async || {
-                    disturb(life, stage, half, &mut numbers).await;
-                    let lines = stage.cluster.audit().since(mark)?;
-                    let written = lines.iter().filter(|line| replicas.wrote(line)).count();
-                    Ok((written >= writes).then_some(()))
-                });
+                let is_write = |line: &Line| replicas.wrote(line);
+                let disturbed = (half, &mut numbers);
+                let written = disturb_until(life, stage, disturbed, mark, (writes, is_write));
                 let (swapped, written) = futures::join!(swap(stage, &guests, round), written);
                 swapped.and(written)?;
                 replicas.end_leader(stage, round % 2 == 0).await?;

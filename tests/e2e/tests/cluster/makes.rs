@@ -81,8 +81,7 @@ fn an_answer_is_of_the_time_at_which_its_targets_were_named() -> Result<()> {
         stage.grant_exactly(&words).await?;
         stage.managed("one").await?;
         // Whenever this agent looks at its clock it is five seconds later.
-        let clock = Clock::right(&stage.cluster.folder().join("clock"))?;
-        clock.shift("+0 i5")?;
+        let clock = Clock::shifted(&stage.cluster.folder().join("clock"), "+0 i5")?;
         let server = stage.cluster.server();
         let mut command = stage.command_at_real_time(&stage.agent, &server, &words)?;
         let agent = stage.start_command(clock.wear(&mut command)?)?;

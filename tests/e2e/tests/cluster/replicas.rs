@@ -1,7 +1,7 @@
 //! Replicas of the agent on one API server, each with an account of its own, so that the audit log shows who wrote what.
 
 use crate::leases::LEASES;
-use crate::stage::{BESIDE, DEADLINE, HOME, Stage};
+use crate::stage::{BESIDE, DEADLINE, HOME, Stage, is_main_write};
 use anyhow::{Context as _, Result, ensure};
 use std::time::{Duration, Instant};
 use transom_core::rights::LEASE;
@@ -87,9 +87,7 @@ impl Replicas {
     /// Whether a request is a write of a replica, other than what an agent writes beside its main task and the revisions of
     /// policies.
     pub(crate) fn wrote(&self, line: &Line) -> bool {
-        let resource = line.resource();
-        let is_beside = resource == "controllerrevisions" || BESIDE.contains(&resource);
-        line.is_write() && !is_beside && self.sent(line)
+        is_main_write(line) && line.resource() != "controllerrevisions" && self.sent(line)
     }
 
     /// Checks that nothing was denied, and that whoever wrote something held the Lease then; returns the writes.

@@ -37,15 +37,8 @@ pub(crate) struct Right {
 impl Right {
     /// Whether who has this one has the other one, too.
     fn includes(&self, other: &Self) -> bool {
-        let what = |right: &Self| {
-            (
-                right.group.clone(),
-                right.resource.clone(),
-                right.verb.clone(),
-            )
-        };
         let is_wider = |wide: &Option<String>, narrow| wide.is_none() || wide == narrow;
-        what(self) == what(other)
+        (&self.group, &self.resource, &self.verb) == (&other.group, &other.resource, &other.verb)
             && is_wider(&self.namespace, &other.namespace)
             && is_wider(&self.name, &other.name)
     }

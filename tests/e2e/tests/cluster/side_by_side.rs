@@ -6,7 +6,7 @@ use crate::contest::start_registration;
 use crate::copying::HUB;
 use crate::inputs::reconciles_of;
 use crate::spoke::{AVAILABLE, says};
-use crate::stage::{BESIDE, DEADLINE, MANAGED, Stage, on_stage_of_its_own};
+use crate::stage::{DEADLINE, MANAGED, Stage, is_main_write, on_stage_of_its_own};
 use crate::together::{
     ADDON, EDGE, HOLD, SELF_MANAGED, SET_LABEL, WORK, addon_is_well, put_all, put_set,
 };
@@ -28,7 +28,7 @@ async fn writes(stage: &Stage, since: Mark) -> Result<Vec<String>> {
             "ocm" => line.verb != "delete",
             user => user == stage.agent.name(),
         };
-        counted && line.is_write() && !BESIDE.contains(&line.resource())
+        counted && is_main_write(line)
     };
     let text = |line: &Line| format!("{} {} {} {}", line.user, line.verb, line.uri, line.code);
     Ok(lines.iter().filter(counts).map(text).collect())

@@ -44,6 +44,11 @@ pub(crate) const ANY_TASK: [&str; 5] = [
 ];
 /// What the agent writes beside its main task.
 pub(crate) const BESIDE: [&str; 3] = ["events", "leases", "fleetpolicies"];
+
+/// Whether a request is a write other than what an agent writes beside its main task.
+pub(crate) fn is_main_write(line: &Line) -> bool {
+    line.is_write() && !BESIDE.contains(&line.resource())
+}
 /// Concurrent requests.
 pub(crate) const PARALLEL: usize = 12;
 

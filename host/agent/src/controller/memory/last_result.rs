@@ -63,15 +63,12 @@ impl LastResult {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use transom_api::KnownReason;
-    use transom_core::failure::Class;
-
-    fn waiting(reason: KnownReason, at: i64) -> LastResult {
-        LastResult {
-            end: End::Ended(Class::Waiting),
-            state: State::Waiting,
+impl LastResult {
+    /// The result of a first reconcile that ended like this at a time, in seconds since 1970.
+    pub(crate) fn sample(end: End, reason: transom_api::KnownReason, at: i64) -> Self {
+        Self {
+            end,
+            state: end.state(),
             reason: reason.into(),
             message: String::new(),
             failures: 0,
@@ -81,6 +78,17 @@ mod tests {
             seen_since_seconds: at,
             wrote: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_api::KnownReason;
+    use transom_core::failure::Class;
+
+    fn waiting(reason: KnownReason, at: i64) -> LastResult {
+        LastResult::sample(End::Ended(Class::Waiting), reason, at)
     }
 
     #[test]

@@ -223,7 +223,7 @@ fn now() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_api::{KnownReason, State};
+    use transom_api::KnownReason;
     use transom_core::ownership::Contender;
     use transom_core::reference::ObjectRef;
     use transom_core::report::End;
@@ -250,21 +250,8 @@ mod tests {
                 let made = made(policy, name);
                 memory.outputs.record(&made, Some(key.clone()));
                 memory.ownership.set(Contender::of(&key, None), [made]);
-                memory.results.insert(
-                    key,
-                    LastResult {
-                        end: End::InSync,
-                        state: State::Applied,
-                        reason: KnownReason::InSync.into(),
-                        message: String::new(),
-                        failures: 0,
-                        tried_early: false,
-                        awaits_server: false,
-                        since_seconds: 0,
-                        seen_since_seconds: 0,
-                        wrote: false,
-                    },
-                );
+                let last = LastResult::sample(End::InSync, KnownReason::InSync, 0);
+                memory.results.insert(key, last);
             }
         }
         let left = (made("b", PRIMARIES), Some(key("b", PRIMARIES)));

@@ -57,18 +57,7 @@ mod tests {
                 inputs: inputs.to_vec(),
                 ..Account::default()
             },
-            result: LastResult {
-                end: End::Ended(class),
-                state: class.state(),
-                reason: reason.into(),
-                message: String::new(),
-                failures: 0,
-                tried_early: false,
-                awaits_server: false,
-                since_seconds: 0,
-                seen_since_seconds: 0,
-                wrote: false,
-            },
+            result: LastResult::sample(End::Ended(class), reason, 0),
         }
     }
 
