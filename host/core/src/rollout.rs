@@ -96,8 +96,8 @@ pub struct Trial {
     pub limited: BTreeMap<Limited, u32>,
     /// The primaries for which it breaks a limit, the contract or the grant, and the active revision does not.
     pub faults: Vec<(ObjectRef, KnownReason, String)>,
-    /// The primaries for which it gives two answers to the same question.
-    pub unstable: Vec<ObjectRef>,
+    /// The primaries for which it gives two answers to the same question, and how they differ.
+    pub unstable: Vec<(ObjectRef, String)>,
     /// The primaries for which it would write again after it wrote.
     pub unsettled: Vec<ObjectRef>,
     /// How many primaries fail under the active revision by a fault of its guest.
@@ -222,14 +222,20 @@ fn failed(trial: &Trial) -> Option<Verdict> {
         );
         return Some(Verdict::Refuse(Gate::Answers, *reason, message));
     }
-    for (primaries, what) in [
-        (&trial.unstable, "gives two answers to the same question"),
-        (&trial.unsettled, "would change again what it has changed"),
-    ] {
+    let unstable = trial.unstable.iter().map(|(primary, _)| primary).collect();
+    let unsettled = trial.unsettled.iter().collect();
+    let how = trial.unstable.first().map(|(_, how)| how.as_str());
+    let refused: [(Vec<_>, _, _); 2] = [
+        (unstable, "gives two answers to the same question", how),
+        (unsettled, "would change again what it has changed", None),
+    ];
+    for (primaries, what, how) in refused {
         if !primaries.is_empty() {
             let (count, all) = (primaries.len(), trial.plan.primaries.total);
-            let named = names(primaries.iter());
-            let message = format!("the candidate {what} for {count} of {all} primaries ({named})");
+            let named = names(primaries.into_iter());
+            let how = how.map(|how| format!(": {how}")).unwrap_or_default();
+            let message =
+                format!("the candidate {what} for {count} of {all} primaries ({named}){how}");
             return Some(Verdict::Refuse(
                 Gate::Answers,
                 KnownReason::AnswerUnstable,
@@ -373,7 +379,7 @@ mod tests {
             ..good.clone()
         };
         let unstable = Trial {
-            unstable: vec![hosted("a"); 5],
+            unstable: vec![(hosted("a"), "how".to_owned()); 5],
             ..good.clone()
         };
         let unsettled = Trial {

@@ -6,6 +6,7 @@ mod overlay;
 mod rehearsals;
 mod tried;
 mod unsettled;
+mod unstable;
 
 use super::account::{Account, Accounts};
 use super::conflicts::Conflicts;
@@ -38,6 +39,7 @@ use transom_core::rollout::expected::Expected;
 use transom_core::rollout::{Faults, Trial};
 use transom_core::work::{Cause, Key};
 use tried::{Tried, is_unreachable};
+use unstable::contradictions;
 
 /// How many threads a trial has, so that the active policies keep theirs.
 const THREADS: usize = 2;
@@ -84,20 +86,24 @@ impl Controller {
             ..(*candidate).clone()
         }));
         let (first, cut) = shadow.0.pass(&self.memory).await;
-        let (mut second, mut unsettled, mut rehearsed) = (None, Vec::new(), None);
-        if let Some(queue) = shadow.0.queue(&policy.name).filter(|_| !cut) {
-            rehearsed = Some(self.rehearsals.begin());
-            second = Some(shadow.0.again(&queue, &self.memory, first.keys()).await);
-            unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
+        let rehearsed = (!cut).then(|| self.rehearsals.begin());
+        let queue = shadow.0.queue(&policy.name);
+        let queue = queue.filter(|_| rehearsed.is_some());
+        let mut second = None;
+        if let Some(queue) = &queue {
+            second = Some(shadow.0.again(queue, &self.memory, first.keys()).await);
         }
         let marks = first.values().filter_map(|tried| tried.account.mark);
-        let trial = Trial {
+        let mut trial = Trial {
             expected: Expected::of(shadow.0.clock.now_seconds(), marks),
-            unsettled,
             ..self.compare(&policy.name, &first, second.as_ref())
         };
-        if let Some((rehearsed, second)) = rehearsed.as_ref().zip(second) {
+        if let Some(((queue, rehearsed), mut second)) = queue.zip(rehearsed.as_ref()).zip(second) {
+            let suspects = contradictions(&first, &second);
+            second.retain(|key, _| !suspects.contains_key(key));
             shadow.0.settle(rehearsed, second);
+            trial.unstable = shadow.0.unstable(&queue, &self.memory, &suspects).await;
+            trial.unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
         }
         (trial, rehearsed)
     }
@@ -202,7 +208,7 @@ impl Controller {
             let last = memory.results.get(key);
             last.map(|last| (fault(last).is_some(), is_unreachable(last)))
         };
-        let (mut faults, mut unstable, mut incomplete) = (Vec::new(), Vec::new(), None);
+        let (mut faults, mut incomplete) = (Vec::new(), None);
         for (key, tried) in first {
             let (faulty, unreachable) = live(key).unwrap_or_default();
             let result = &tried.result;
@@ -215,15 +221,10 @@ impl Controller {
             // not to blame.
             let again = second.and_then(|second| second.get(key));
             let faulty_again = again.is_some_and(|again| fault(&again.result).is_some());
-            match fault(result) {
-                Some(reason) if !faulty && (second.is_none() || faulty_again) => {
-                    faults.push(((*key.primary).clone(), reason, result.message.clone()));
-                }
-                None if !faulty_again && again.is_some_and(|again| tried.contradicts(again)) => {
-                    unstable.push((*key.primary).clone());
-                }
-                // Another try will tell.
-                _ => {}
+            if let Some(reason) = fault(result).filter(|_| !faulty)
+                && (second.is_none() || faulty_again)
+            {
+                faults.push(((*key.primary).clone(), reason, result.message.clone()));
             }
         }
         let failures = |tried| failures(tried, &self.memory);
@@ -243,7 +244,7 @@ impl Controller {
             plan: FleetPlan::of(policy, planned, Listed::default()),
             expected: Expected::default(),
             faults,
-            unstable,
+            unstable: Vec::new(),
             unsettled: Vec::new(),
             active_faults,
             incomplete,

@@ -128,14 +128,16 @@ pub struct Counted {
 
 impl fmt::Display for Counted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.kind)?;
-        for part in [&self.path, &self.element] {
-            if !part.is_empty() {
-                write!(f, " {part}")?;
-            }
-        }
-        write!(f, " {}", self.verb.as_str())
+        write_effect(f, [&self.kind, &self.path, &self.element], self.verb)
     }
+}
+
+/// Writes an effect: the kind, the path and the element as far as there are any, and the verb.
+fn write_effect(f: &mut fmt::Formatter<'_>, words: [&str; 3], verb: Verb) -> fmt::Result {
+    for word in words.into_iter().filter(|word| !word.is_empty()) {
+        write!(f, "{word} ")?;
+    }
+    f.write_str(verb.as_str())
 }
 
 impl Counted {

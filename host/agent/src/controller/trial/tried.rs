@@ -1,9 +1,12 @@
-//! What a trial found for one primary, and whether two passes contradict each other.
+//! What a trial found for one primary, and how two passes contradict each other.
 
 use crate::controller::account::Account;
 use crate::controller::memory::LastResult;
 use transom_core::failure::Class;
 use transom_core::report::End;
+
+/// How many changes are named of one that writes.
+const NAMED: usize = 3;
 
 /// What a trial found for one primary.
 #[derive(PartialEq)]
@@ -17,13 +20,21 @@ impl Tried {
         !self.account.writes.changes.is_empty()
     }
 
-    /// Whether both are answers to the same question, and not the same. An object that changed between two passes is
-    /// another question.
-    pub(super) fn contradicts(&self, other: &Self) -> bool {
-        self.is_answer()
-            && other.is_answer()
-            && self.account.inputs == other.account.inputs
-            && !self.answers_like(other)
+    /// How two answers to the same question differ; `None` when they do not, or are none. An object that changed between
+    /// two passes is another question.
+    pub(super) fn contradiction(&self, other: &Self) -> Option<String> {
+        let same_question = self.account.inputs == other.account.inputs;
+        if !same_question || !self.is_answer() || !other.is_answer() || self.answers_like(other) {
+            return None;
+        }
+        let (one, two) = (&self.result, &other.result);
+        Some(if one.differs(two) {
+            format!("{}, then {}", outcome(one), outcome(two))
+        } else if self.account.writes != other.account.writes {
+            format!("{}, then {}", written(self), written(other))
+        } else {
+            "what it decides differs, what would be written does not".to_owned()
+        })
     }
 
     /// Whether a guest was asked: not about a primary that is gone, and not where something could not be read.
@@ -36,6 +47,21 @@ impl Tried {
         let (one, two) = (&self.account, &other.account);
         (&one.decision, &one.writes) == (&two.decision, &two.writes)
             && !self.result.differs(&other.result)
+    }
+}
+
+/// How a reconcile ended.
+fn outcome(result: &LastResult) -> String {
+    format!("{} ({})", result.state.as_str(), result.reason.as_str())
+}
+
+/// What a reconcile would write; of equal words the content differs.
+fn written(tried: &Tried) -> String {
+    let changes = tried.account.writes.changes.iter().take(NAMED);
+    let changes: Vec<_> = changes.map(ToString::to_string).collect();
+    match changes.is_empty() {
+        true => "it would write nothing".to_owned(),
+        false => format!("it would write {}", changes.join(", ")),
     }
 }
 
@@ -72,11 +98,15 @@ mod tests {
         let waits = |inputs| tried(inputs, Class::Waiting, KnownReason::StillNeeded);
         let held = |inputs| tried(inputs, Class::Held, KnownReason::SourceDeleted);
         let unread = |inputs| tried(inputs, Class::Unreachable, KnownReason::ReadFailed);
-        assert!(waits(&primary).contradicts(&held(&primary)));
-        assert!(!waits(&primary).contradicts(&waits(&primary)));
+        let how = waits(&primary).contradiction(&held(&primary));
+        assert_eq!(
+            how.unwrap(),
+            "Waiting (StillNeeded), then Held (SourceDeleted)"
+        );
+        assert_eq!(waits(&primary).contradiction(&waits(&primary)), None);
         // Of a primary that is gone no guest was asked.
-        assert!(!waits(&[]).contradicts(&held(&[])));
-        assert!(!waits(&primary).contradicts(&unread(&primary)));
-        assert!(!unread(&primary).contradicts(&waits(&primary)));
+        assert_eq!(waits(&[]).contradiction(&held(&[])), None);
+        assert_eq!(waits(&primary).contradiction(&unread(&primary)), None);
+        assert_eq!(unread(&primary).contradiction(&waits(&primary)), None);
     }
 }

@@ -16,6 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// Maximum number of changes of one primary that are kept by name, and of fields of one change.
 const CHANGES: usize = 64;
@@ -40,6 +41,12 @@ pub struct Change {
     /// `data.kubeconfig.server`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::write_effect(f, [&self.kind, &self.path, &self.element], self.verb)
+    }
 }
 
 /// What the reconcile of one primary would write.

@@ -1,0 +1,46 @@
+//! Whether a candidate gives two answers to the same question.
+
+use super::Tried;
+use super::faults::fault;
+use crate::controller::Controller;
+use crate::controller::memory::SharedMemory;
+use crate::controller::workqueue::Workqueue;
+use std::collections::BTreeMap;
+use transom_core::reference::ObjectRef;
+use transom_core::work::Key;
+
+/// The primaries for which two passes contradict each other, and how. A guest that fails in one of them is not to blame
+/// for that: it may only be slow now and then.
+pub(super) fn contradictions(
+    one: &BTreeMap<Key, Tried>,
+    other: &BTreeMap<Key, Tried>,
+) -> BTreeMap<Key, String> {
+    let pairs = one
+        .iter()
+        .filter_map(|(key, tried)| Some((key, [tried, other.get(key)?])));
+    let answers = pairs.filter(|(_, both)| both.iter().all(|tried| fault(&tried.result).is_none()));
+    answers
+        .filter_map(|(key, [one, other])| Some((key.clone(), one.contradiction(other)?)))
+        .collect()
+}
+
+impl Controller {
+    /// Of the primaries for which two passes contradicted each other: those for which two more passes do so as well, and
+    /// how. Something may have changed between two passes that no version of an object tells.
+    pub(super) async fn unstable(
+        &self,
+        queue: &Workqueue,
+        live: &SharedMemory,
+        suspects: &BTreeMap<Key, String>,
+    ) -> Vec<(ObjectRef, String)> {
+        if suspects.is_empty() {
+            return Vec::new();
+        }
+        let third = self.again(queue, live, suspects.keys()).await;
+        let fourth = self.again(queue, live, suspects.keys()).await;
+        let unstable = contradictions(&third, &fourth).into_iter();
+        unstable
+            .map(|(key, how)| ((*key.primary).clone(), how))
+            .collect()
+    }
+}
