@@ -44,7 +44,6 @@ impl Compiler {
 }
 
 /// A setting of cargo that keeps the folders of this machine out of a component, because they would change its digest.
-/// It adds to `.cargo/config.toml`.
 pub(crate) fn reproducible(root: &Path) -> String {
     let home = std::env::home_dir().unwrap_or_default();
     let registry =
