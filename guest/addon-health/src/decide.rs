@@ -3,7 +3,7 @@
 use crate::Settings;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use std::collections::BTreeMap;
+use transom_guest::kinds::{Metadata, Said};
 use transom_guest::objects::{Answer, Condition, Desired, Input, Need, Requirement, Value, found};
 use transom_guest::{Context, ObjectRef, Primary, Problem};
 
@@ -37,34 +37,17 @@ struct Read {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
-    labels: BTreeMap<String, String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
 struct Status {
-    conditions: Vec<Has>,
-}
-
-/// A condition as it is.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Has {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    reason: String,
-    message: String,
+    conditions: Vec<Said>,
 }
 
 impl Read {
-    fn condition(&self, kind: &str) -> Option<&Has> {
-        self.status.conditions.iter().find(|one| one.kind == kind)
+    fn condition(&self, kind: &str) -> Option<&Said> {
+        Said::find(&self.status.conditions, kind)
     }
 
     /// Why the cluster is unreachable, if it is.
-    fn unreachable(&self) -> Option<&Has> {
+    fn unreachable(&self) -> Option<&Said> {
         let available = self.condition(CLUSTER_AVAILABLE);
         available.filter(|one| one.status == "Unknown")
     }
@@ -85,8 +68,8 @@ impl AddOn {
     }
 
     /// Whether it says the same as the cluster.
-    fn says(&self, cluster: &Has) -> bool {
-        let says = |one: &Has| {
+    fn says(&self, cluster: &Said) -> bool {
+        let says = |one: &Said| {
             (&one.status, &one.reason, &one.message)
                 == (&cluster.status, &cluster.reason, &cluster.message)
         };
@@ -116,7 +99,7 @@ fn addons(inputs: &[Input]) -> Result<Vec<AddOn>, Problem> {
 }
 
 /// The first of the add-ons that do not say yet that the cluster is unreachable.
-fn wrong<'a>(cluster: &'a Read, addons: &'a [AddOn]) -> impl Iterator<Item = (&'a AddOn, &'a Has)> {
+fn wrong<'a>(cluster: &'a Read, addons: &'a [AddOn]) -> impl Iterator<Item = (&'a AddOn, &'a Said)> {
     let pair = |addon| Some((addon, cluster.unreachable()?));
     let all = addons.iter().filter_map(pair);
     all.filter(|(addon, unreachable)| !addon.says(unreachable))
