@@ -4,6 +4,7 @@
 use crate::fleet::POLICIES;
 use crate::objects::{CLUSTERS, OUTPUT, case_text, home, parse, primary};
 use crate::stage::{CRDS, DEADLINE, HOSTED, MANAGED, SECRET, Stage, on_stage};
+use Form::{List, Map, Text};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -275,108 +276,33 @@ impl Form {
     }
 }
 
-/// Kind, path, the wrong value, and the outcome for the object.
-const WRONG: [((&str, &str), &str, Form, &str); 24] = [
-    (HOSTED, "/spec", Form::Text, "Failed InvalidObject"),
-    (HOSTED, "/spec", Form::List, "Failed InvalidObject"),
-    (HOSTED, "/status", Form::Text, "Failed InvalidObject"),
-    (HOSTED, "/status", Form::List, "Failed InvalidObject"),
-    (
-        HOSTED,
-        "/status/conditions",
-        Form::Text,
-        "Failed InvalidObject",
-    ),
-    (
-        HOSTED,
-        "/status/conditions",
-        Form::Map,
-        "Failed InvalidObject",
-    ),
+const FAILED: &str = "Failed InvalidObject";
+const HELD: &str = "Held UnreadableFields";
+
+/// Kind, path, the wrong values, and the outcome for the object with any of them.
+type Wrong = (
+    (&'static str, &'static str),
+    &'static str,
+    &'static [Form],
+    &'static str,
+);
+
+const WRONG: [Wrong; 14] = [
+    (HOSTED, "/spec", &[Text, List], FAILED),
+    (HOSTED, "/status", &[Text, List], FAILED),
+    (HOSTED, "/status/conditions", &[Text, Map], FAILED),
     // Any element could be the condition in question.
-    (
-        HOSTED,
-        "/status/conditions/0",
-        Form::Text,
-        "Failed InvalidObject",
-    ),
-    (
-        HOSTED,
-        "/status/conditions/0/type",
-        Form::List,
-        "Failed InvalidObject",
-    ),
-    (
-        HOSTED,
-        "/status/conditions/0/status",
-        Form::List,
-        "Held UnreadableFields",
-    ),
-    (
-        HOSTED,
-        "/status/conditions/0/status",
-        Form::Map,
-        "Held UnreadableFields",
-    ),
-    (
-        HOSTED,
-        "/status/conditions/0/reason",
-        Form::Map,
-        "Held UnreadableFields",
-    ),
-    (MANAGED, "/spec", Form::Text, "Failed InvalidObject"),
-    (MANAGED, "/spec/taints", Form::Text, "Failed InvalidObject"),
-    (MANAGED, "/spec/taints", Form::List, "Failed InvalidObject"),
-    (MANAGED, "/spec/taints", Form::Map, "Failed InvalidObject"),
-    (MANAGED, "/status", Form::List, "Failed InvalidObject"),
-    (
-        MANAGED,
-        "/status/conditions",
-        Form::Text,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions",
-        Form::Map,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions/2",
-        Form::Text,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions/2",
-        Form::List,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions/2",
-        Form::Map,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions/2/type",
-        Form::Map,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions/2/status",
-        Form::List,
-        "Failed InvalidObject",
-    ),
-    (
-        MANAGED,
-        "/status/conditions/2/status",
-        Form::Map,
-        "Failed InvalidObject",
-    ),
+    (HOSTED, "/status/conditions/0", &[Text], FAILED),
+    (HOSTED, "/status/conditions/0/type", &[List], FAILED),
+    (HOSTED, "/status/conditions/0/status", &[List, Map], HELD),
+    (HOSTED, "/status/conditions/0/reason", &[Map], HELD),
+    (MANAGED, "/spec", &[Text], FAILED),
+    (MANAGED, "/spec/taints", &[Text, List, Map], FAILED),
+    (MANAGED, "/status", &[List], FAILED),
+    (MANAGED, "/status/conditions", &[Text, Map], FAILED),
+    (MANAGED, "/status/conditions/2", &[Text, List, Map], FAILED),
+    (MANAGED, "/status/conditions/2/type", &[Map], FAILED),
+    (MANAGED, "/status/conditions/2/status", &[List, Map], FAILED),
 ];
 
 /// An object, as a log names it.
@@ -400,7 +326,12 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
         stage.install_policies().await?;
         stage.ready("right", true).await?;
         stage.managed("right").await?;
-        for (index, (kind, place, form, _)) in WRONG.into_iter().enumerate() {
+        let wrong = WRONG.into_iter().flat_map(|(kind, place, forms, outcome)| {
+            forms.iter().map(move |form| (kind, place, *form, outcome))
+        });
+        let wrong: Vec<_> = wrong.collect();
+        ensure!(wrong.len() == 24, "{} wrong values", wrong.len());
+        for (index, &(kind, place, form, _)) in wrong.iter().enumerate() {
             let name = format!("wrong-{index}");
             match kind == HOSTED {
                 true => stage.ready(&name, true).await?,
@@ -411,7 +342,7 @@ fn fields_of_wrong_type_are_reported_and_block_no_other_primary() -> Result<()> 
         }
         let (mark, start) = (stage.mark()?, Instant::now());
         let agent = stage.start_command(stage.command(&[POLICIES])?.env("RUST_LOG", "debug"))?;
-        for (index, (kind, place, _, outcome)) in WRONG.into_iter().enumerate() {
+        for (index, &(kind, place, _, outcome)) in wrong.iter().enumerate() {
             let told = agent.wait_for(&said_of(kind, &format!("wrong-{index}")), outcome);
             told.with_context(|| format!("{place} of a {}", kind.1))?;
         }
