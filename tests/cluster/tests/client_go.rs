@@ -1,17 +1,18 @@
 //! A kubeconfig as Transom writes it compared with client-go's output: byte for byte, so that neither rewrites the
 //! other's. The real kubectl is client-go; it connects to no cluster here.
 
+#[path = "../../../host/core/tests/kubeconfig/unchanged.rs"]
+mod unchanged;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_api::policy::KubeconfigGrant;
-use transom_core::contract::credentials::{
-    AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView,
-};
 use transom_core::document::{Limits, client_go, parse_one};
 use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
 use transom_test_cluster::kubectl;
+use unchanged::unchanged;
 
 const CASE: &str =
     "../../policies/external-managed-kubeconfig/cases/T12-client-certificate/given.yaml";
@@ -44,32 +45,6 @@ fn admin() -> Result<Value> {
         }
     }
     anyhow::bail!("the case has no kubeconfig")
-}
-
-fn unchanged(view: &SourceView) -> Proposal {
-    let clusters = view.clusters.iter().map(|cluster| ProposedCluster {
-        entry: cluster.entry,
-        name: cluster.name.clone(),
-        server: cluster.server.clone(),
-        authorities: match &cluster.authority {
-            AuthoritySource::Data(authority) => vec![authority.reference],
-            AuthoritySource::None | AuthoritySource::File => Vec::new(),
-        },
-        insecure: cluster.insecure,
-        proxy: cluster.proxy.as_ref().map(|proxy| proxy.reference),
-        tls_server_name: cluster.tls_server_name.clone(),
-    });
-    let users = view.users.iter().map(|user| ProposedUser {
-        entry: user.entry,
-        name: user.name.clone(),
-        credential: user.credential.reference,
-    });
-    Proposal {
-        clusters: clusters.collect(),
-        users: users.collect(),
-        contexts: view.contexts.clone(),
-        current_context: view.current_context.clone(),
-    }
 }
 
 /// Users with every kind of credential, and a cluster with all possible fields.

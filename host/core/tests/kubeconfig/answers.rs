@@ -1,9 +1,9 @@
 //! The effect of a guest's answer: the result differs from the source only where the answer says so and may.
 
 use crate::fixture::{
-    CA, OTHER_CA, admin, assemble, assemble_under, base64, grant, parse, rewired, two, unchanged,
-    with,
+    CA, OTHER_CA, admin, assemble, assemble_under, base64, grant, parse, rewired, two, with,
 };
+use crate::unchanged::unchanged;
 use serde_json::{Value, json};
 use transom_api::KnownReason;
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};

@@ -1,12 +1,11 @@
 //! A kubeconfig in HyperShift's form, and an honest guest's answer to it.
 
+use crate::unchanged::unchanged;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
-use transom_core::contract::credentials::{
-    AuthoritySource, Proposal, ProposedCluster, ProposedUser, SourceView, Url,
-};
+use transom_core::contract::credentials::{Proposal, SourceView, Url};
 use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
 use transom_core::kubeconfig::{Assembled, KubeconfigError, KubeconfigLimits, Source, Terms};
 use transom_core::reference::ObjectRef;
@@ -84,36 +83,6 @@ pub(crate) fn service_url() -> Url {
         host: "kube-apiserver.clusters-demo.svc.cluster.local".to_owned(),
         port: Some(6443),
         path: String::new(),
-    }
-}
-
-/// Everything as in the source.
-pub(crate) fn unchanged(view: &SourceView) -> Proposal {
-    let cluster = |cluster: &transom_core::contract::credentials::ClusterView| ProposedCluster {
-        entry: cluster.entry,
-        name: cluster.name.clone(),
-        server: cluster.server.clone(),
-        authorities: match &cluster.authority {
-            AuthoritySource::Data(authority) => vec![authority.reference],
-            AuthoritySource::None | AuthoritySource::File => Vec::new(),
-        },
-        insecure: cluster.insecure,
-        proxy: cluster.proxy.as_ref().map(|proxy| proxy.reference),
-        tls_server_name: cluster.tls_server_name.clone(),
-    };
-    Proposal {
-        clusters: view.clusters.iter().map(cluster).collect(),
-        users: view
-            .users
-            .iter()
-            .map(|user| ProposedUser {
-                entry: user.entry,
-                name: user.name.clone(),
-                credential: user.credential.reference,
-            })
-            .collect(),
-        contexts: view.contexts.clone(),
-        current_context: view.current_context.clone(),
     }
 }
 

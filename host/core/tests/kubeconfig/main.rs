@@ -10,3 +10,4 @@ mod fixture;
 mod reading;
 mod redaction;
 mod soundness;
+mod unchanged;
