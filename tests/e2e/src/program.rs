@@ -101,6 +101,11 @@ pub fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
+/// The standard output of a command.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// The standard error of a command.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -183,6 +183,13 @@ impl Stage {
         self.own().join(format!("status/{policy}.yaml"))
     }
 
+    /// A field of it, if it is there.
+    pub fn policy_field(&self, policy: &str, pointer: &str) -> Option<Value> {
+        let text = fs::read_to_string(self.policy_status(policy)).ok()?;
+        let status: Value = serde_yaml::from_str(&text).ok()?;
+        status.pointer(pointer).cloned()
+    }
+
     /// Replaces a text in a file.
     ///
     /// # Errors

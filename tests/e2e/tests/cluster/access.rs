@@ -23,6 +23,7 @@ const CLUSTER_BINDING: (&str, &str) = (RBAC, "ClusterRoleBinding");
 const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
 pub(crate) const WORKS: &str = "manifestworks.work.open-cluster-management.io";
 
+/// Accepts a cluster, or takes that back.
 pub(crate) async fn accept(stage: &Stage, name: &str, accepts: bool) -> Result<()> {
     let body = json!({"spec": {"hubAcceptsClient": accepts}});
     stage.patch(MANAGED, None, name, body).await

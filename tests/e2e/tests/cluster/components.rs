@@ -433,7 +433,7 @@ fn explain_knows_the_words_of_the_components_of_policy_objects() -> Result<()> {
         ensure!(before.status.code() == Some(2), "{before:?}");
         stage.use_component("configmap:parts/mine/k").await?;
         let known = stage.transom_as(admin, &words)?;
-        let told = String::from_utf8_lossy(&known.stdout).into_owned();
+        let told = program::stdout(&known);
         ensure!(
             known.status.success() && told.starts_with("NothingGiven ("),
             "{known:?}"

@@ -4,6 +4,7 @@
 
 use crate::availability::{self, CLOCK, LEASE_NAME};
 use crate::inputs::{LEASE, reconciles_of};
+use crate::spoke::{AVAILABLE, is_tainted, says};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use std::time::{Duration, Instant};
 use transom_e2e::program;
 use transom_test_cluster::wait;
 
-const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 /// For how long heartbeats may be missing: five lease durations.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -52,22 +52,11 @@ async fn beat(stage: &Stage) -> Result<()> {
     availability::beat(stage, "one", &availability::from_now(-3600)?).await
 }
 
-/// Status and message of a condition.
-fn condition(cluster: &Value, kind: &str) -> Option<(String, String)> {
+/// The message of a condition.
+fn message(cluster: &Value, kind: &str) -> Option<String> {
     let mut all = cluster["status"]["conditions"].as_array()?.iter();
     let found = all.find(|one| one["type"] == kind)?;
-    let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
-    Some((text("status"), text("message")))
-}
-
-fn says(cluster: &Value, kind: &str, status: &str) -> bool {
-    condition(cluster, kind).is_some_and(|(found, _)| found == status)
-}
-
-fn is_unreachable(cluster: &Value) -> bool {
-    let taints = cluster["spec"]["taints"].as_array().into_iter().flatten();
-    let mut keys = taints.filter_map(|taint| taint["key"].as_str());
-    keys.any(|key| key.ends_with("/unreachable"))
+    found["message"].as_str().map(str::to_owned)
 }
 
 /// Waits until the cluster is so; the agent of the cluster beats meanwhile, or does not.
@@ -106,7 +95,7 @@ fn heartbeats_of_a_clock_that_is_behind_are_told_from_those_that_stopped() -> Re
             says(cluster, CLOCK, "False")
         })
         .await?;
-        let told = condition(&behind, CLOCK).map(|(_, message)| message);
+        let told = message(&behind, CLOCK);
         let wanted = "The clock of the managed cluster is behind that of the hub.";
         ensure!(told.as_deref() == Some(wanted), "{told:?}");
         // It stays available for as long as it beats, and the heartbeats wake nobody.
@@ -119,7 +108,7 @@ fn heartbeats_of_a_clock_that_is_behind_are_told_from_those_that_stopped() -> Re
         let woken = reconciles_of(&agent, "availability")? - before;
         ensure!(woken <= 1.0, "{woken} reconciles");
         // It stops. The guest of 0.1.0 sees what that of 0.2 says.
-        let stopped = wait_for(stage, false, "a cluster that stopped", is_unreachable).await?;
+        let stopped = wait_for(stage, false, "a cluster that stopped", is_tainted).await?;
         ensure!(says(&stopped, AVAILABLE, "Unknown"), "{stopped}");
         ensure!(says(&stopped, CLOCK, "False"), "{stopped}");
         // It comes back, and says so until it is seen: before its heartbeat is, it is `Unknown` again.
@@ -131,7 +120,7 @@ fn heartbeats_of_a_clock_that_is_behind_are_told_from_those_that_stopped() -> Re
                 stage.set_available("one", "True").await.ok();
                 return Ok(None);
             }
-            Ok((!is_unreachable(&cluster)).then_some(()))
+            Ok((!is_tainted(&cluster)).then_some(()))
         })
         .await?;
         agent.stop()?;

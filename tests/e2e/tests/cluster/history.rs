@@ -9,6 +9,7 @@ use crate::stage::{DEADLINE, HOME, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use transom_conformance::fixture::trapping;
+use transom_e2e::program;
 use transom_test_cluster::{User, wait};
 
 const NAME: &str = "external-managed-kubeconfig";
@@ -176,7 +177,7 @@ fn a_rollback_goes_to_the_one_revision_that_is_named_or_says_why_not() -> Result
             (&prefixed, &soft, "PreferNoSelect"),
         ] {
             let output = go(to)?;
-            let told = String::from_utf8_lossy(&output.stdout).into_owned();
+            let told = program::stdout(&output);
             ensure!(
                 output.status.success() && told.contains(id),
                 "{told} {}",
@@ -186,7 +187,7 @@ fn a_rollback_goes_to_the_one_revision_that_is_named_or_says_why_not() -> Result
             stage.wait_for_effect(effect).await?;
         }
         let output = go(&soft)?;
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = program::stdout(&output);
         ensure!(
             output.status.success() && told.contains("already"),
             "{told}"

@@ -1,6 +1,6 @@
 //! Faults under all policies of a hub, while its clusters come, are accepted, denied and go.
 
-use crate::access::PREFIX;
+use crate::access::{PREFIX, accept};
 use crate::availability::{CLOCK, beat, from_now};
 use crate::copying::HUB;
 use crate::disturbed::{Life, deprived, failed, killed, plain, succeeded};
@@ -47,11 +47,6 @@ async fn put(stage: &Stage, name: &str, available: &str) -> Result<()> {
     );
     status["conditions"] = json!(all);
     stage.put_status(MANAGED, None, name, &status).await
-}
-
-async fn accept(stage: &Stage, name: &str, accepts: bool) -> Result<()> {
-    let body = json!({"spec": {"hubAcceptsClient": accepts}});
-    stage.patch(MANAGED, None, name, body).await
 }
 
 /// An add-on and a work of a cluster; they may be there already.

@@ -8,7 +8,7 @@ use crate::leaving::WORK;
 use crate::spoke::{AVAILABLE, HOME, HUB_SECRET, Hub, Spoke, is_tainted, says};
 use crate::stage::{DEADLINE, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use transom_core::time::parse_rfc3339;
 use transom_test_cluster::wait;
@@ -101,24 +101,7 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
         stays_available(stage, &name)
             .await
             .with_context(|| agent.tail())?;
-        // Its certificate is lost, so it asks for the next one under its own name, and gets it.
-        let secrets = spoke
-            .cluster
-            .objects()
-            .api("v1", "Secret", Some(HOME))
-            .await?;
-        secrets.delete(HUB_SECRET, &DeleteParams::default()).await?;
-        let renewer = format!("system:open-cluster-management:{name}:agent");
-        wait::until("a renewed certificate", DEADLINE, async || {
-            let requests = stage.list(REQUEST).await?;
-            let renewed = requests.iter().any(|request| {
-                let certificate = &request.data["status"]["certificate"];
-                request.data["spec"]["username"] == *renewer && certificate.is_string()
-            });
-            Ok(renewed.then_some(()))
-        })
-        .await
-        .with_context(|| agent.tail())?;
+        spoke.renews(stage).await.with_context(|| agent.tail())?;
         // It stops, and is noticed; it starts again.
         drop(agent);
         wait_for(stage, &name, "an unreachable cluster", |cluster| {

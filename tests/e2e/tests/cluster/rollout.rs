@@ -219,7 +219,7 @@ fn only_who_may_approve_lets_a_candidate_in_preview_become_active() -> Result<()
         let kept = async || Ok((stage.list(REVISION).await?.len() >= 2).then_some(()));
         wait::until("two revisions", DEADLINE, kept).await?;
         let output = stage.transom_as(&owner, &["history", NAME])?;
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = program::stdout(&output);
         ensure!(
             told.contains(" active ") && told.contains(" earlier "),
             "{told} {}",

@@ -2,16 +2,17 @@
 //! controller manager of Kubernetes, which signs certificates and ends namespaces.
 
 use crate::inputs::REQUEST;
-use crate::stage::{Stage, policies_at};
+use crate::stage::{DEADLINE, SECRET, Stage, policies_at};
 use anyhow::Result;
 use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
-use transom_test_cluster::{Cluster, Mark, Options, controller_manager, registration};
+use transom_test_cluster::{Cluster, Mark, Options, controller_manager, registration, wait};
 
 /// What the registration agent needs of the hub beside ManagedClusters.
 pub(crate) const HUB_CRDS: [&str; 2] = [
@@ -120,6 +121,23 @@ impl Spoke {
         }
         command.args(["--listen", &free_address()?]);
         Agent::start(&mut command, self.cluster.folder().join(log))
+    }
+
+    /// The certificate of the agent is lost, so it asks the hub for the next one under its own name, and gets it.
+    pub(crate) async fn renews(&self, hub: &Stage) -> Result<()> {
+        let objects = self.cluster.objects();
+        let secrets = objects.api(SECRET.0, SECRET.1, Some(HOME)).await?;
+        secrets.delete(HUB_SECRET, &DeleteParams::default()).await?;
+        let agent = format!("system:open-cluster-management:{}:agent", self.name);
+        wait::until("a renewed certificate", DEADLINE, async || {
+            let requests = hub.list(REQUEST).await?;
+            let renewed = requests.iter().any(|request| {
+                let certificate = &request.data["status"]["certificate"];
+                request.data["spec"]["username"] == *agent && certificate.is_string()
+            });
+            Ok(renewed.then_some(()))
+        })
+        .await
     }
 }
 

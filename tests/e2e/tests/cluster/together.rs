@@ -9,12 +9,11 @@ use crate::inputs::{REQUEST, reconciles_of};
 use crate::leaving::{OPERATOR, goes};
 use crate::objects::{CLUSTERS as HOSTED_IN, home};
 use crate::spoke::{
-    AVAILABLE, BOOTSTRAP, HOME, HUB_CRDS, JOINERS, SET_CRDS, Spoke, controllers, is_tainted, says,
+    AVAILABLE, BOOTSTRAP, HUB_CRDS, JOINERS, SET_CRDS, Spoke, controllers, is_tainted, says,
 };
 use crate::stage::{DEADLINE, HOSTED, KLUSTERLET, MANAGED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
-use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -283,26 +282,6 @@ impl Story<'_> {
         stage.patch(MANAGED, None, &self.name, lease).await
     }
 
-    /// The certificate of the agent is lost, so it asks for the next one under its own name, and gets it.
-    async fn renews(&self, spoke: &Spoke) -> Result<()> {
-        let secrets = spoke.cluster.objects().api(SECRET.0, SECRET.1, Some(HOME));
-        let lost = "hub-kubeconfig-secret";
-        secrets
-            .await?
-            .delete(lost, &DeleteParams::default())
-            .await?;
-        let agent = format!("system:open-cluster-management:{}:agent", self.name);
-        wait::until("a renewed certificate", DEADLINE, async || {
-            let requests = self.stage.list(REQUEST).await?;
-            let renewed = requests.iter().any(|request| {
-                let certificate = &request.data["status"]["certificate"];
-                request.data["spec"]["username"] == *agent && certificate.is_string()
-            });
-            Ok(renewed.then_some(()))
-        })
-        .await
-    }
-
     /// The cluster is available, in its set, and each of its parts is told.
     async fn is_settled(&self, spoke: &Spoke) -> Result<()> {
         let stage = self.stage;
@@ -486,7 +465,7 @@ fn a_hosted_cluster_comes_and_goes_under_all_policies_with_the_real_agent() -> R
         stage.patch(MANAGED, None, &story.name, user).await?;
         let settled = story.is_settled(&spoke).await;
         settled.with_context(|| format!("{}\n{}", agent.tail(), transom.tail()))?;
-        let renewed = story.renews(&spoke).await;
+        let renewed = spoke.renews(stage).await;
         renewed.with_context(|| format!("{}\n{}", agent.tail(), transom.tail()))?;
         story.is_settled(&spoke).await?;
         transom.stop()?;

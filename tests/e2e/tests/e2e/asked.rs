@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Output;
-use transom_e2e::program::{code, stderr};
+use transom_e2e::program::{code, stderr, stdout};
 use transom_e2e::stage::{NOW, Stage};
 use transom_e2e::tree;
 use transom_support::fleet;
@@ -27,10 +27,6 @@ fn rows(stage: &Stage, words: &[&str]) -> Result<Vec<Value>> {
     let output = ask(stage, &[words, &["-o", "json"]].concat())?;
     let rows: Value = serde_json::from_slice(&output.stdout).with_context(|| stderr(&output))?;
     rows.as_array().cloned().context("no list")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A primary without its source, a suspended one, a waiting one, and some with pending writes.
@@ -78,9 +74,9 @@ fn a_table_of_all_primaries_lists_failures_first_and_writes_nothing() -> Result<
             "none is {state}: {states:?}"
         );
         ensure!(
-            text(&output).lines().any(|line| line.starts_with(state)),
+            stdout(&output).lines().any(|line| line.starts_with(state)),
             "{}",
-            text(&output)
+            stdout(&output)
         );
     }
     ensure!(
@@ -94,7 +90,7 @@ fn a_table_of_all_primaries_lists_failures_first_and_writes_nothing() -> Result<
 fn one_primary_is_shown_with_inputs_decision_plan_and_remedy() -> Result<()> {
     let stage = stage()?;
     let missing = format!("clusters/{}", fleet::hosted_name(0));
-    let told = text(&ask(&stage, &["HostedCluster", &missing])?);
+    let told = stdout(&ask(&stage, &["HostedCluster", &missing])?);
     for wanted in [
         "Failed SourceMissing",
         "to do ",
@@ -205,7 +201,7 @@ fn since_comes_from_the_agents_report_and_no_credential_is_shown() -> Result<()>
         ] {
             let mut all: Vec<&str> = words.iter().map(String::as_str).collect();
             all.extend(["-o", form]);
-            let shown = text(&ask(&stage, &all)?);
+            let shown = stdout(&ask(&stage, &all)?);
             ensure!(
                 shown.contains("WouldApply"),
                 "{form}: nothing is to be written"

@@ -147,7 +147,7 @@ fn the_cases_that_travel_with_a_component_run_without_its_crate() -> Result<()> 
         let (inspected, tested) = (run("inspect")?, run("test")?);
         let said = String::from_utf8_lossy(&inspected.stdout);
         ensure!(said.contains(count), "{said}");
-        let said = String::from_utf8_lossy(&tested.stdout).into_owned() + &stderr(&tested);
+        let said = program::stdout(&tested) + &stderr(&tested);
         ensure!(said.contains(told), "{said}");
         ensure!((code(&tested) == Some(0)) == passes, "{said}");
     }
@@ -307,7 +307,7 @@ fn refuses_a_file_that_is_not_a_guest_and_keeps_the_old_output() -> Result<()> {
 /// Runs `transom`; gives the exit code and both outputs.
 fn transom(words: &[&str]) -> Result<(Option<i32>, String, String)> {
     let output = Command::new(program::binary()?).args(words).output()?;
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let shown = program::stdout(&output);
     Ok((code(&output), shown, stderr(&output)))
 }
 

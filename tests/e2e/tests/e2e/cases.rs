@@ -51,7 +51,7 @@ fn a_case_shows_no_file_outside_its_folder_and_waits_for_no_pipe() -> Result<()>
             symlink(&secret, &at)?;
             for words in [&[][..], &["--update"], &["-o", "json"]] {
                 let output = test(folder.path(), words)?;
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                let said = program::stdout(&output);
                 let told = said + &stderr(&output);
                 let reads = is_policy || name != "then.yaml";
                 ensure!(

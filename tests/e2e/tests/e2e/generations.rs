@@ -20,10 +20,10 @@ fn components_of_a_release_pass_the_cases_that_travel_in_them() -> Result<()> {
                 .map_err(anyhow::Error::from)
         };
         let (tested, inspected) = (run("test")?, run("inspect")?);
-        let said = String::from_utf8_lossy(&tested.stdout).into_owned();
+        let said = program::stdout(&tested);
         ensure!(code(&tested) == Some(0), "{}: {said}", path.display());
         ensure!(said.contains("passed"), "{}: {said}", path.display());
-        let said = String::from_utf8_lossy(&inspected.stdout).into_owned();
+        let said = program::stdout(&inspected);
         ensure!(said.contains("transom:policy/guest@0.1.0"), "{said}");
         count += 1;
     }
@@ -55,7 +55,7 @@ fn observes(component: &str) -> Result<String> {
     let mut transom = Command::new(program::binary()?);
     let output = transom.args(["validate", "-f"]).arg(&file).output()?;
     ensure!(code(&output) == Some(1), "{}", program::stderr(&output));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &program::stderr(&output))
+    Ok(program::stdout(&output) + &program::stderr(&output))
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn an_object_that_is_given_twice_is_told() -> Result<()> {
         render(&[&one, &other], "")?,
         transom(&["test", &case], "")?,
     ] {
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+        let said = program::stdout(&output) + &stderr(&output);
         ensure!(
             code(&output) == Some(1) && said.contains("DuplicateObject"),
             "{said}"

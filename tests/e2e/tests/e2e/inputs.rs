@@ -32,7 +32,8 @@ fn wait_for_seen(stage: &Stage, seen: &str) -> Result<()> {
     })
 }
 
-fn put_object(stage: &Stage, file: &str, object: &Value) -> Result<()> {
+/// Writes an object into a file of the fleet.
+pub(crate) fn put_object(stage: &Stage, file: &str, object: &Value) -> Result<()> {
     put(&stage.fleet.join(file), object.to_string().as_bytes())
 }
 

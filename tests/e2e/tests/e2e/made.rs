@@ -1,6 +1,7 @@
 //! What a guest of the objects world makes in a folder: several objects, bytes of a credential that it does not see, a
 //! finalizer and a status. The agent is killed in the middle of it, over and over.
 
+use crate::inputs::put_object;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,10 +25,6 @@ const LABEL: &str = "example.com/cluster";
 const KILLS: u64 = 12;
 /// The file of the Secret that the user has.
 const SOURCE: &str = "source.yaml";
-
-fn put_object(stage: &Stage, file: &str, object: &Value) -> Result<()> {
-    put(&stage.fleet.join(file), object.to_string().as_bytes())
-}
 
 fn read(path: &Path) -> Option<Value> {
     serde_yaml::from_str(&fs::read_to_string(path).ok()?).ok()

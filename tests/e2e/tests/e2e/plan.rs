@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Output;
 use transom_conformance::fixture::hostile;
 use transom_e2e::browser::{Browser, Look};
-use transom_e2e::program::{self, code, stderr};
+use transom_e2e::program::{self, code, stderr, stdout};
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_e2e::tree;
 
@@ -18,10 +18,6 @@ fn plan(stage: &Stage, words: &[&str]) -> Result<Output> {
     let mut transom = stage.transom()?;
     let transom = transom.arg("plan").arg("--dir").arg(&stage.fleet);
     Ok(transom.args(["--now", NOW]).args(words).output()?)
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn data(stage: &Stage, words: &[&str]) -> Result<Value> {
@@ -49,15 +45,15 @@ fn another_component_is_planned_against_what_is_there_and_nothing_is_written() -
     let before = tree::contents(&stage.fleet)?;
     let idle = plan(&stage, &[KUBECONFIG, "--exit-code"])?;
     ensure!(
-        code(&idle) == Some(0) && text(&idle).contains("Nothing would change."),
+        code(&idle) == Some(0) && stdout(&idle).contains("Nothing would change."),
         "{}",
-        text(&idle)
+        stdout(&idle)
     );
     let second = component(&stage, &program::component("fixture-second")?)?;
     let words = [KUBECONFIG, "--component", &second];
     let output = plan(&stage, &[&words[..], &["--exit-code"]].concat())?;
     ensure!(code(&output) == Some(3), "{}", stderr(&output));
-    let shown = text(&output);
+    let shown = stdout(&output);
     for wanted in [
         "Secret updated",
         "data.kubeconfig.server",
@@ -81,7 +77,7 @@ fn another_component_is_planned_against_what_is_there_and_nothing_is_written() -
                 .as_array()
                 .is_some_and(|first| first.len() == 4)
     );
-    let yaml = text(&plan(&stage, &[&words[..], &["-o", "yaml"]].concat())?);
+    let yaml = stdout(&plan(&stage, &[&words[..], &["-o", "yaml"]].concat())?);
     let again: Value = serde_yaml::from_str(&yaml)?;
     ensure!(again == told, "YAML and JSON differ: {yaml} {told:#}");
     ensure!(yaml.starts_with("policy: "), "{yaml}");
@@ -312,9 +308,9 @@ fn hostile_components_end_as_refusals_by_reason() -> Result<()> {
         );
         ensure!(told["active"]["newlyRefused"] == 9, "{fixture}: {told:#}");
         ensure!(
-            text(&output).contains(reason) && text(&output).contains("to do"),
+            stdout(&output).contains(reason) && stdout(&output).contains("to do"),
             "{}",
-            text(&output)
+            stdout(&output)
         );
     }
     ensure!(

@@ -184,7 +184,7 @@ fn components_go_to_a_registry_and_back_with_clients_of_others() -> Result<()> {
     let place = format!("oci:{}:v1", registry.place("team/taints"));
     let said = |words: &[&str]| {
         let output = reach.run(&stage, words)?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = program::stdout(&output);
         ensure!(
             output.status.success(),
             "{words:?}: {text} {}",

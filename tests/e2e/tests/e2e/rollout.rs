@@ -37,6 +37,7 @@ pub(crate) fn put_cluster(stage: &Stage, name: &str) -> Result<()> {
     put_available(stage, name, "Unknown")
 }
 
+/// Writes a cluster whose availability has this status.
 pub(crate) fn put_available(stage: &Stage, name: &str, available: &str) -> Result<()> {
     let condition = |kind: &str, status: &str| {
         format!(
@@ -75,6 +76,7 @@ fn put_candidate(stage: &Stage, component: &[u8], more: &Value) -> Result<()> {
     put(&path, policy.to_string().as_bytes())
 }
 
+/// Writes the component of the policy.
 pub(crate) fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
     put(&stage.policies.join(POLICY).join("decide.wasm"), component)
 }
@@ -87,9 +89,7 @@ pub(crate) fn watch(stage: &Stage, log: &str) -> Result<Agent> {
 
 /// A field of the policy's status.
 pub(crate) fn status(stage: &Stage, pointer: &str) -> Option<Value> {
-    let text = fs::read_to_string(stage.policy_status(POLICY)).ok()?;
-    let status: Value = serde_yaml::from_str(&text).ok()?;
-    status.pointer(pointer).cloned()
+    stage.policy_field(POLICY, pointer)
 }
 
 /// Waits for an active revision.

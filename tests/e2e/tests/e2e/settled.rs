@@ -2,16 +2,16 @@
 //! as they are, and every later change of what they rest on counts for them.
 
 use crate::admin::start;
+use crate::rollout::{POLICY, put_available, put_component};
 use anyhow::{Result, ensure};
 use std::net::SocketAddr;
 use transom_conformance::fixture::taints_component;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::http::metric;
 use transom_e2e::program;
-use transom_e2e::stage::{Stage, put};
+use transom_e2e::stage::Stage;
 use transom_support::wait;
 
-const POLICY: &str = "built-in-taints";
 /// Clusters in the folder, and those of them that are not reachable: every 400th.
 const CLUSTERS: usize = 1_000;
 const EACH: usize = 400;
@@ -26,22 +26,6 @@ fn wanting_none() -> Result<Vec<u8>> {
 
 fn name(index: usize) -> String {
     format!("cluster-{index:04}")
-}
-
-fn put_cluster(stage: &Stage, index: usize, available: &str) -> Result<()> {
-    let name = name(index);
-    let condition = |kind: &str, status: &str| {
-        format!(
-            "  - {{type: {kind}, status: \"{status}\", reason: R, message: m, lastTransitionTime: \"2026-01-01T00:00:00Z\"}}\n"
-        )
-    };
-    let text = format!(
-        "apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {{name: {name}}}\n\
-         spec: {{hubAcceptsClient: true}}\nstatus:\n  conditions:\n{}{}",
-        condition("HubAcceptedManagedCluster", "True"),
-        condition("ManagedClusterConditionAvailable", available),
-    );
-    put(&stage.managed(&name), text.as_bytes())
 }
 
 /// How often a primary was reconciled for a cause, in any state.
@@ -60,10 +44,6 @@ fn wait_for_rest(admin: SocketAddr) -> Result<()> {
         (left == 0.0).then_some(())
     };
     Ok(wait::until("an empty workqueue", DEADLINE, rests)?)
-}
-
-fn put_component(stage: &Stage, component: &[u8]) -> Result<()> {
-    put(&stage.policies.join(POLICY).join("decide.wasm"), component)
 }
 
 /// Replaces the component, and waits until that was told so many times and is at rest.
@@ -106,7 +86,8 @@ fn a_swap_reconciles_exactly_the_primaries_whose_answer_differs() -> Result<()> 
     let stage = Stage::new(0, 0)?;
     let away = |index: usize| index % EACH == 7;
     for index in 0..CLUSTERS {
-        put_cluster(&stage, index, if away(index) { "Unknown" } else { "True" })?;
+        let available = if away(index) { "Unknown" } else { "True" };
+        put_available(&stage, &name(index), available)?;
     }
     stage.put_policy(POLICY, &[("builtin:taints", "decide.wasm")])?;
     put_component(&stage, &wanting_none()?)?;
@@ -124,7 +105,7 @@ fn a_swap_reconciles_exactly_the_primaries_whose_answer_differs() -> Result<()> 
     }
 
     // One that was not reconciled is known as the new revision sees it: its next change is a change.
-    put_cluster(&stage, 500, "Unknown")?;
+    put_available(&stage, &name(500), "Unknown")?;
     let tainted = || (stage.taints(&name(500)).ok()?.len() == 1).then_some(());
     wait::until("the taint of a cluster that was right", DEADLINE, tainted)?;
     wait_for_rest(admin)?;
