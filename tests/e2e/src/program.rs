@@ -67,6 +67,24 @@ pub fn policy(name: &str) -> PathBuf {
     root().join("policies").join(name).join("policy.yaml")
 }
 
+/// A bundled policy.
+///
+/// # Errors
+/// When its file cannot be read.
+pub fn manifest(name: &str) -> Result<Value> {
+    Ok(serde_yaml::from_slice(&fs::read(policy(name))?)?)
+}
+
+/// A bundled policy without limits.
+///
+/// # Errors
+/// As for [`manifest`].
+pub fn unlimited_manifest(name: &str) -> Result<Value> {
+    let mut manifest = manifest(name)?;
+    manifest["spec"]["limits"] = unlimited();
+    Ok(manifest)
+}
+
 /// The root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -46,8 +46,7 @@ impl Place for Stage {
         if !path.exists() {
             put(&path, component.bytes)?;
         }
-        let mut object: Value = serde_yaml::from_slice(&fs::read(program::policy(policy))?)?;
-        object["spec"]["limits"] = program::unlimited();
+        let mut object = program::unlimited_manifest(policy)?;
         object["spec"]["guests"]["decide"]["component"] = name.into();
         merge(&mut object["spec"], spec);
         put(&folder.join("policy.yaml"), object.to_string().as_bytes())

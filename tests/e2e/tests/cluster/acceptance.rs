@@ -45,11 +45,9 @@ fn clusters_are_accepted_by_rule_once_and_a_denial_stands() -> Result<()> {
         let folder = stage.cluster.folder().join("policies-acceptance");
         fs::create_dir_all(&folder)?;
         let file = folder.join("policy.yaml");
-        let text = fs::read_to_string(program::policy("cluster-acceptance"))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
+        let mut policy = program::unlimited_manifest("cluster-acceptance")?;
         policy["spec"]["guests"]["decide"]["settings"]["rules"] =
             json!([{"names": ["edge-*"], "labels": {"env": ["test"]}}]);
-        policy["spec"]["limits"] = program::unlimited();
         fs::write(&file, policy.to_string())?;
         let words = policies_at(&file)?;
         let rights = stage.grant_exactly(&words).await?;

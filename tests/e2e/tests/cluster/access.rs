@@ -7,7 +7,6 @@ use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
 use transom_test_cluster::{Line, Mark, Proxy, wait};
@@ -208,9 +207,8 @@ fn a13_every_object_of_a_cluster_has_the_labels_of_the_policy_and_the_name_of_th
         stage.cluster.install_crds(&[WORKS]).await?;
         let [one, two] = ["one", "two"].map(|name| format!("{CLUSTERS}{name}"));
         let folder = stage.cluster.folder().join("policies-labelled");
-        let text = fs::read_to_string(program::policy("cluster-access"))?;
         let put = |team: &str| -> Result<()> {
-            let mut policy: Value = serde_yaml::from_str(&text)?;
+            let mut policy = program::manifest("cluster-access")?;
             policy["spec"]["own"]["labels"] = json!({"team": team});
             policy["spec"]["guests"]["decide"]["settings"]["namespaceLabels"] =
                 json!({"team": team});

@@ -2,7 +2,6 @@
 
 use crate::stage::Stage;
 use anyhow::Result;
-use serde_json::Value;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,9 +69,7 @@ impl Stage {
 
     /// The file of a bundled policy without limits, for tests that change many objects on purpose.
     pub(crate) fn unlimited(&self, name: &str) -> Result<String> {
-        let text = fs::read_to_string(program::policy(name))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
-        policy["spec"]["limits"] = program::unlimited();
+        let policy = program::unlimited_manifest(name)?;
         let file = self.cluster.folder().join(format!("unlimited-{name}.yaml"));
         fs::write(&file, policy.to_string())?;
         Ok(file.display().to_string())

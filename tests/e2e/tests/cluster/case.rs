@@ -111,8 +111,7 @@ fn row(policy: &str, name: &str, prefix: &str, whole: bool) -> Result<Row> {
     let identifiers = Identifiers::new();
     let removed = expected["removed"].as_array().cloned().unwrap_or_default();
     // A case names the version only where the kind does not say enough.
-    let text = fs::read_to_string(program::policy(policy))?;
-    let manifest: Value = serde_yaml::from_str(&text)?;
+    let manifest = program::manifest(policy)?;
     let rules = manifest["spec"]["grant"]["write"].as_array();
     let rules: Vec<&Value> = rules.into_iter().flatten().collect();
     let removed = removed.iter().map(|it| {

@@ -37,8 +37,7 @@ fn agents_get_their_own_certificates_and_nobody_else_does() -> Result<()> {
         let folder = stage.cluster.folder().join("policies-certificates");
         fs::create_dir_all(&folder)?;
         let file = folder.join("policy.yaml");
-        let text = fs::read_to_string(program::policy("client-certificates"))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
+        let mut policy = program::manifest("client-certificates")?;
         policy["spec"]["guests"]["decide"]["settings"] =
             json!({"bootstrap": {"groups": ["joiners"], "imported": true}});
         fs::write(&file, policy.to_string())?;

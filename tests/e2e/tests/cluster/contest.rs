@@ -186,8 +186,7 @@ async fn timed(stage: &Stage, name: &str) -> Result<()> {
 
 /// `built-in-taints` with a change; the agent resyncs every primary each second.
 fn policy(stage: &Stage, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
-    let mut manifest: Value =
-        serde_yaml::from_str(&fs::read_to_string(program::policy("built-in-taints"))?)?;
+    let mut manifest = program::manifest("built-in-taints")?;
     manifest["spec"]["resyncSeconds"] = json!(1);
     change(&mut manifest["spec"]);
     let path = stage.cluster.folder().join(name);

@@ -1,14 +1,13 @@
 //! The policy `hub-copies` on real API servers: copies of secrets that no guest sees, with exactly the permissions that
 //! `transom rbac` prints; on the server of the HostedClusters, and on another one.
 
-use crate::importing::{nothing_denied_on, other_hub, put, two_servers};
+use crate::importing::{nothing_denied_on, other_hub, policy, put, two_servers};
 use crate::objects::{CLUSTERS, primary};
 use crate::stage::{HOSTED, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::fs;
 use transom_e2e::program;
 use transom_test_cluster::Objects;
 
@@ -22,15 +21,6 @@ const WORDS: [&str; 4] = [
     "--self-managed-cluster",
     "local-cluster",
 ];
-
-/// The policy `hub-copies`, changed.
-fn policy(change: impl FnOnce(&mut Value)) -> Result<Value> {
-    let text = fs::read_to_string(program::policy("hub-copies"))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
-    policy["spec"]["limits"] = program::unlimited();
-    change(&mut policy["spec"]);
-    Ok(policy)
-}
 
 /// A HostedCluster that is available, with both secrets; returns their data.
 pub(crate) async fn hosted(stage: &Stage, name: &str) -> Result<[Value; 2]> {
@@ -56,7 +46,11 @@ async fn wait_for(objects: &Objects, namespace: &str, name: &str, data: &Value) 
 fn both_secrets_are_copied_kept_rotated_and_removed() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-copies");
-        put(&folder, "hub-copies", &policy(|_| ())?)?;
+        put(
+            &folder,
+            "hub-copies",
+            &program::unlimited_manifest("hub-copies")?,
+        )?;
         let path = folder.to_str().context("the folder has another name")?;
         stage.objects().namespace(HUB).await?;
         let rights = stage.grant_exactly(&["--policies", path]).await?;
@@ -136,7 +130,7 @@ fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
                 grant["write"][at]["namespace"] = json!("host-1");
             }
         };
-        put(&folder, "hub-copies", &policy(on_hub)?)?;
+        put(&folder, "hub-copies", &policy("hub-copies", on_hub)?)?;
         let path = folder.to_str().context("the folder has another name")?;
         let [kubeconfig, password] = hosted(stage, "copied-far").await?;
         let (agent, [mark, there]) = two_servers(stage, &hub, &account, path).await?;

@@ -32,11 +32,10 @@ fn put_policies(folder: &Path) -> Result<()> {
             json!("taints.wasm"),
         ),
     ] {
-        let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(name))?)?;
+        let mut policy = program::unlimited_manifest(name)?;
         if let Some(place) = policy.pointer_mut(pointer) {
             *place = value;
         }
-        policy["spec"]["limits"] = program::unlimited();
         fs::write(folder.join(format!("{name}.yaml")), policy.to_string())?;
     }
     let released = program::root().join("tests/fixtures/released/0.1.0/taints.wasm");

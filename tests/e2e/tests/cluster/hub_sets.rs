@@ -9,7 +9,6 @@ use crate::status::wait_for_condition;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use transom_e2e::agent::Agent;
 use transom_e2e::program;
@@ -38,10 +37,7 @@ const LABEL: &str = "cluster.open-cluster-management.io/clusterset";
 /// Puts bundled policies, without limits on writes, into one folder.
 pub(crate) fn put_bundled(folder: &Path, names: &[&str]) -> Result<()> {
     for name in names {
-        let text = fs::read_to_string(program::policy(name))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
-        policy["spec"]["limits"] = program::unlimited();
-        put(folder, name, &policy)?;
+        put(folder, name, &program::unlimited_manifest(name)?)?;
     }
     Ok(())
 }

@@ -32,11 +32,9 @@ pub(crate) const IMPORTS: &str = "import-";
 /// The note on a HostedCluster that was imported.
 pub(crate) const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
 
-/// A policy, changed.
-fn policy(name: &str, change: impl FnOnce(&mut Value)) -> Result<Value> {
-    let text = fs::read_to_string(program::policy(name))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
-    policy["spec"]["limits"] = program::unlimited();
+/// A bundled policy without limits, changed.
+pub(crate) fn policy(name: &str, change: impl FnOnce(&mut Value)) -> Result<Value> {
+    let mut policy = program::unlimited_manifest(name)?;
     change(&mut policy["spec"]);
     Ok(policy)
 }
@@ -166,7 +164,11 @@ async fn addon_config_is_taken_over(stage: &Stage, like: &Value) -> Result<()> {
 fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-import-once");
-        put(&folder, "auto-import", &policy("auto-import", |_| ())?)?;
+        put(
+            &folder,
+            "auto-import",
+            &program::unlimited_manifest("auto-import")?,
+        )?;
         let path = folder.to_str().context("the folder has another name")?;
         let rights = stage.grant_exactly(&["--policies", path]).await?;
         let words = [&["--policies", path], &SELF_MANAGED[..]].concat();

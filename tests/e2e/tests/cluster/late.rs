@@ -31,8 +31,7 @@ fn kubeconfig(stage: &Stage, ways: &[(&str, &str)]) -> Result<PathBuf> {
 
 /// A bundled policy for the objects of a connection, under its own name.
 fn policy(folder: &Path, name: &str, connection: &str) -> Result<()> {
-    let text = fs::read_to_string(program::policy(name))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::manifest(name)?;
     policy["metadata"]["name"] = json!(format!("{name}-{connection}"));
     policy["spec"]["primary"]["cluster"] = json!(connection);
     for rules in ["read", "write"] {

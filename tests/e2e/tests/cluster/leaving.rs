@@ -491,9 +491,7 @@ fn a_hosted_cluster_leaves_its_hub_before_it_goes() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-detach");
         for policy in ["auto-import", "detach"] {
-            let text = fs::read_to_string(program::policy(policy))?;
-            let mut policy: Value = serde_yaml::from_str(&text)?;
-            policy["spec"]["limits"] = program::unlimited();
+            let mut policy = program::unlimited_manifest(policy)?;
             if policy["metadata"]["name"] == "detach" {
                 let settings = &mut policy["spec"]["guests"]["decide"]["settings"];
                 settings["stuckAfterSeconds"] = json!(1);

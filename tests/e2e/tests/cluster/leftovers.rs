@@ -8,7 +8,6 @@ use crate::leaving::{ADDON, CRDS, WORK, goes};
 use crate::stage::{DEADLINE, MANAGED, NAMESPACE, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::PathBuf;
 use transom_e2e::program;
 use transom_test_cluster::{Line, Proxy, wait};
@@ -25,9 +24,8 @@ const LEFT: [((&str, &str), &str, &str); 3] = [
 
 /// The policy with this grace period, in a folder of its own.
 fn put_policy(stage: &Stage, grace: u32) -> Result<PathBuf> {
-    let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
+    let mut policy = program::unlimited_manifest(POLICY)?;
     policy["spec"]["guests"]["decide"]["settings"]["graceSeconds"] = json!(grace);
-    policy["spec"]["limits"] = program::unlimited();
     let folder = stage.cluster.folder().join("policies-leftovers");
     importing::put(&folder, POLICY, &policy)?;
     Ok(folder)

@@ -16,8 +16,7 @@ const NOTE: &str = "example.com/note";
 
 /// The bundled policy with these fields of `spec.own`.
 fn policy(folder: &Path, own: Value) -> Result<()> {
-    let text = fs::read_to_string(program::policy(OUTPUT))?;
-    let mut manifest: Value = serde_yaml::from_str(&text)?;
+    let mut manifest = program::manifest(OUTPUT)?;
     for (key, value) in own.as_object().into_iter().flatten() {
         manifest["spec"]["own"][key.as_str()] = value.clone();
     }

@@ -4,7 +4,7 @@
 use crate::objects::{CLUSTERS, OUTPUT, rotated};
 use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 use transom_core::metrics::{EXPIRY, REPAIRED, REQUESTS, WATCH_RESTARTS};
@@ -30,7 +30,7 @@ fn policies(stage: &Stage) -> Result<PathBuf> {
         program::policy("built-in-taints"),
         folder.join("taints.yaml"),
     )?;
-    let mut manifest: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(OUTPUT))?)?;
+    let mut manifest = program::manifest(OUTPUT)?;
     manifest["spec"]["resyncSeconds"] = json!(1);
     fs::write(
         folder.join("kubeconfig.yaml"),

@@ -154,8 +154,7 @@ fn every_case_that_is_no_row_is_in_the_table() -> Result<()> {
 
 /// Runs every case of a policy of the objects world on one stage, wave by wave; gives how many, and what is wrong.
 async fn of_policy(stage: &Stage, policy: &str) -> Result<(usize, Vec<String>)> {
-    let text = fs::read_to_string(program::policy(policy))?;
-    let manifest: Value = serde_yaml::from_str(&text)?;
+    let manifest = program::manifest(policy)?;
     let rows = chosen(policy, "", true)?;
     let ran = rows.len();
     if rows.is_empty() {
@@ -341,8 +340,7 @@ async fn run(stage: &Stage, policy: &str, number: usize, rows: Vec<Row>) -> Resu
     if whole {
         let refused = stage.nothing_denied(start).await.err();
         wrong.extend(refused.map(|error| format!("{}: {error}", rows[0].name)));
-        let text = fs::read_to_string(program::policy(policy))?;
-        stage.take(&serde_yaml::from_str(&text)?, &rows).await?;
+        stage.take(&program::manifest(policy)?, &rows).await?;
     }
     Ok(wrong)
 }

@@ -4,7 +4,7 @@
 use crate::objects::{CLUSTERS, primary};
 use crate::stage::{HOSTED, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use transom_e2e::program;
 
@@ -15,11 +15,9 @@ async fn label(stage: &Stage, name: &str, tier: Option<&str>) -> Result<()> {
 
 /// The policy for clusters of the tiers `gold` and `silver`.
 fn put_policy(stage: &Stage) -> Result<String> {
-    let text = fs::read_to_string(program::policy("external-managed-kubeconfig"))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::unlimited_manifest("external-managed-kubeconfig")?;
     let tiers = json!({"key": "tier", "operator": "In", "values": ["gold", "silver"]});
     policy["spec"]["primary"]["labels"] = json!({"matchExpressions": [tiers]});
-    policy["spec"]["limits"] = program::unlimited();
     let file = stage.cluster.folder().join("selected.yaml");
     fs::write(&file, policy.to_string())?;
     Ok(file

@@ -17,12 +17,10 @@ const REGION: &str = "region.open-cluster-management.io";
 
 /// Writes the policy with these rules; it may put clusters into the sets `eu` and `us`, and out of them.
 fn put_policy(folder: &Path, rules: &Value) -> Result<PathBuf> {
-    let text = fs::read_to_string(program::policy("cluster-sets-by-rule"))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::unlimited_manifest("cluster-sets-by-rule")?;
     let grant = &mut policy["spec"]["grant"]["write"][0];
     grant["values"] = json!({ format!("metadata.labels[\"{SET}\"]"): ["eu", "us", null] });
     policy["spec"]["guests"]["decide"]["settings"]["rules"] = rules.clone();
-    policy["spec"]["limits"] = program::unlimited();
     fs::create_dir_all(folder)?;
     let file = folder.join("policy.yaml");
     put(&file, policy.to_string().as_bytes())?;

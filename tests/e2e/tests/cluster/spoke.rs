@@ -207,12 +207,11 @@ impl<'a> Hub<'a> {
 fn put_policies(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     for name in POLICIES {
-        let mut policy: Value = serde_yaml::from_str(&fs::read_to_string(program::policy(name))?)?;
+        let mut policy = program::unlimited_manifest(name)?;
         if name == "client-certificates" {
             policy["spec"]["guests"]["decide"]["settings"] =
                 json!({"bootstrap": {"groups": [JOINERS]}});
         }
-        policy["spec"]["limits"] = program::unlimited();
         fs::write(folder.join(format!("{name}.yaml")), policy.to_string())?;
     }
     Ok(())

@@ -50,8 +50,7 @@ fn wait_for(stage: &Stage, kind: &str, status: &str) -> Result<()> {
 #[test]
 fn a_lease_is_made_and_runs_out_by_time_alone() -> Result<()> {
     let stage = Stage::new(0, 0)?;
-    let text = fs::read_to_string(program::policy("availability"))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::manifest("availability")?;
     policy["spec"]["guests"]["decide"]["settings"] = json!({"missedBeats": 2});
     put(
         &stage.policies.join("policy.yaml"),

@@ -45,8 +45,7 @@ impl Fleet {
     }
 
     fn put_policy(&self, on_failure: &Value, more: &Value) -> Result<()> {
-        let text = fs::read_to_string(program::policy(POLICY))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
+        let mut policy = program::manifest(POLICY)?;
         let spec = &mut policy["spec"];
         spec["guests"]["decide"] =
             json!({"component": "answers.wasm", "settings": {"ask": "Panics", "only": TRAP}});
@@ -297,8 +296,7 @@ fn owned_taints_are_taken_back_and_those_of_others_stay() -> Result<()> {
     );
     put(&stage.managed(name), cluster.as_bytes())?;
     let run = |now: &str, on_failure: &Value| {
-        let text = fs::read_to_string(program::policy(TAINTS))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
+        let mut policy = program::manifest(TAINTS)?;
         policy["spec"]["guests"]["decide"]["component"] = json!("decide.wasm");
         policy["spec"]["onFailure"] = on_failure.clone();
         put(

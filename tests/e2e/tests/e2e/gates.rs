@@ -55,9 +55,7 @@ impl Candidate {
     fn put(&self, stage: &Stage, file: &str) -> Result<()> {
         let folder = stage.policies.join(POLICY);
         put(&folder.join(file), &self.component)?;
-        let text = fs::read_to_string(program::policy(POLICY))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
-        policy["spec"]["limits"] = program::unlimited();
+        let mut policy = program::unlimited_manifest(POLICY)?;
         policy["spec"]["guests"]["decide"]["component"] = file.into();
         for (field, value) in &self.fields {
             let (parent, field) = field.rsplit_once('/').context("no pointer")?;

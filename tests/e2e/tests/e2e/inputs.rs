@@ -175,12 +175,10 @@ fn a_set_follows_what_another_policy_writes() -> Result<()> {
             Some(json!({"rules": [{"set": "edge", "labels": {"site": ["north"]}}]})),
         ),
     ] {
-        let text = fs::read_to_string(program::policy(name))?;
-        let mut policy: Value = serde_yaml::from_str(&text)?;
+        let mut policy = program::unlimited_manifest(name)?;
         if let Some(settings) = settings {
             policy["spec"]["guests"]["decide"]["settings"] = settings;
         }
-        policy["spec"]["limits"] = program::unlimited();
         put(
             &stage.policies.join(format!("{name}.yaml")),
             policy.to_string().as_bytes(),

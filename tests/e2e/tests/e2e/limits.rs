@@ -23,8 +23,7 @@ fn run(stage: &Stage, hour: u8) -> Result<usize> {
 }
 
 fn put_policy(stage: &Stage, approved: Option<&Value>) -> Result<()> {
-    let text = fs::read_to_string(program::policy(POLICY))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::manifest(POLICY)?;
     policy["metadata"]["annotations"] = json!({"transom.dev/approved": approved});
     let path = stage.policies.join("policy.yaml");
     put(&path, policy.to_string().as_bytes())

@@ -58,10 +58,8 @@ fn wait_for_approval(stage: &Stage) -> Result<Value> {
 
 fn stage() -> Result<Stage> {
     let stage = Stage::new(0, 0)?;
-    let text = fs::read_to_string(program::policy("client-certificates"))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::unlimited_manifest("client-certificates")?;
     policy["spec"]["guests"]["decide"]["settings"] = json!({"bootstrap": {"imported": true}});
-    policy["spec"]["limits"] = program::unlimited();
     let policies = stage.policies.join("policy.yaml");
     put(&policies, policy.to_string().as_bytes())?;
     let cluster = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",

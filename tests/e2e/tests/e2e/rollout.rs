@@ -65,10 +65,8 @@ pub(crate) fn put_policy(stage: &Stage, more: &str) -> Result<()> {
 /// Another component and more of the policy's `spec`, as one change.
 fn put_candidate(stage: &Stage, component: &[u8], more: &Value) -> Result<()> {
     put(&stage.policies.join(POLICY).join("other.wasm"), component)?;
-    let text = fs::read_to_string(program::policy(POLICY))?;
-    let mut policy: Value = serde_yaml::from_str(&text)?;
+    let mut policy = program::unlimited_manifest(POLICY)?;
     policy["spec"]["guests"]["decide"]["component"] = json!("other.wasm");
-    policy["spec"]["limits"] = program::unlimited();
     for (field, value) in more.as_object().into_iter().flatten() {
         policy["spec"][field] = value.clone();
     }

@@ -3,7 +3,7 @@
 
 use crate::admin::start_command;
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::net::SocketAddr;
 use transom_core::metrics::{COPY_FAILURES, COPY_TOTAL, RECONCILES};
@@ -55,8 +55,7 @@ impl Scene {
     /// The agent resyncs every primary each `resync_seconds`.
     fn new(resync_seconds: u32) -> Result<Self> {
         let stage = Stage::new(CLUSTERS, 1)?;
-        let mut manifest: Value =
-            serde_yaml::from_str(&fs::read_to_string(program::policy(POLICY))?)?;
+        let mut manifest = program::manifest(POLICY)?;
         manifest["spec"]["resyncSeconds"] = json!(resync_seconds);
         put(
             &stage.policies.join(POLICY).join("policy.yaml"),
