@@ -1,10 +1,9 @@
 //! A policy whose guest asks for what its settings say: the fixture `asks` writes in a label of each ManagedCluster in
 //! which form its inputs came.
 
-use crate::program;
+use crate::fixture;
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
 
 /// The label.
@@ -122,31 +121,20 @@ fn put(
     primary: (&str, &str),
     (ask, more): (&Value, Option<Value>),
 ) -> Result<()> {
-    let mut policy = json!({
-        "apiVersion": "transom.dev/v1alpha1",
-        "kind": "FleetPolicy",
-        "metadata": {"name": POLICY},
-        "spec": {
-            "primary": {"apiVersion": primary.0, "kind": primary.1},
-            "limits": program::unlimited(),
-            "guests": {"decide": {"component": "asks.wasm", "settings": {"needs": needs}}},
-            "grant": {
-                "read": [
-                    {"role": "lease", "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": "default", "name": "{primary.name}"},
-                    {"role": "request", "apiVersion": REQUESTS.0, "kind": REQUESTS.1, "name": "{primary.name}"},
-                    {"role": "maps", "kind": "ConfigMap", "namespace": "default", "name": "*", "every": {"objects": 3}},
-                ],
-                "ask": ask,
-                "write": [{"target": "primary", "verbs": ["patch"], "fields": [format!("metadata.labels[\"{SEEN}\"]")]}],
-            },
+    let mut spec = json!({
+        "primary": {"apiVersion": primary.0, "kind": primary.1},
+        "grant": {
+            "read": [
+                {"role": "lease", "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": "default", "name": "{primary.name}"},
+                {"role": "request", "apiVersion": REQUESTS.0, "kind": REQUESTS.1, "name": "{primary.name}"},
+                {"role": "maps", "kind": "ConfigMap", "namespace": "default", "name": "*", "every": {"objects": 3}},
+            ],
+            "ask": ask,
+            "write": [{"target": "primary", "verbs": ["patch"], "fields": [format!("metadata.labels[\"{SEEN}\"]")]}],
         },
     });
-    let read = policy["spec"]["grant"]["read"].as_array_mut();
+    let read = spec["grant"]["read"].as_array_mut();
     read.into_iter().for_each(|read| read.extend(more.clone()));
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("asks.wasm"),
-        program::component("fixture-asks")?,
-    )?;
-    crate::stage::put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
+    let settings = json!({"needs": needs});
+    fixture::put_policy(folder, POLICY, "fixture-asks", &settings, spec).map(drop)
 }

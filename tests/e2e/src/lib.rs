@@ -7,6 +7,7 @@ pub mod bound;
 pub mod browser;
 pub mod canary;
 pub mod crash;
+pub mod fixture;
 pub mod forged;
 pub mod fuzz;
 pub mod http;

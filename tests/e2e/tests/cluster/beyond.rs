@@ -8,10 +8,8 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
-use transom_e2e::program;
-use transom_e2e::stage::put;
+use transom_e2e::fixture;
 
 const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -186,22 +184,12 @@ fn all() -> Vec<Hostile> {
 
 /// Writes the policy of a guest, for the clusters with its label.
 fn put_policy(folder: &Path, name: &str, settings: &Value, grant: &Value) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let selected = json!({"matchLabels": {CASE: name}});
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": name},
-        "spec": {
-            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": selected},
-            "guests": {"decide": {"component": "desired.wasm", "settings": settings}},
-            "grant": grant,
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": selected},
+        "grant": grant,
     });
-    put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
+    fixture::put_policy(folder, name, "fixture-desired", settings, spec).map(drop)
 }
 
 #[test]

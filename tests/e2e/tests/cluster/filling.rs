@@ -4,15 +4,13 @@
 use crate::copying::HUB;
 use crate::objects::{CLUSTERS, primary};
 use crate::others::wait_for_refusal;
-use crate::stage::{DEADLINE, SECRET, Stage, on_stage, policies_at};
+use crate::stage::{DEADLINE, HOSTED, SECRET, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
-use transom_e2e::program;
-use transom_e2e::stage::put;
+use transom_e2e::fixture;
 use transom_test_cluster::wait;
 
 /// What the names of the Secrets begin with that the policy makes.
@@ -38,11 +36,6 @@ fn holes() -> Value {
 
 /// Writes the policy of a guest that fills a Secret of each HostedCluster so.
 fn put_policy(folder: &Path, holes: &Value) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let asks = |role: &str, rest: Value| {
         let mut asked =
             json!({"role": role, "namespace": CLUSTERS, "name": "{name}-admin-kubeconfig"});
@@ -61,26 +54,20 @@ fn put_policy(folder: &Path, holes: &Value) -> Result<PathBuf> {
         json!({"role": role, "kind": "Secret", "namespace": "{primary.namespace}",
             "name": "{primary.name}-admin-kubeconfig", "keys": ["kubeconfig"]})
     };
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "filling"},
-        "spec": {
-            "primary": {"apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster"},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"asks": asks, "makes": makes}}},
-            "grant": {"read": [read("admin"), read("raw")], "write": [
-                {"kind": "Secret", "namespace": HUB, "name": format!("{FILLED}{{primary.name}}"),
-                    "verbs": ["create", "update", "delete"],
-                    "holes": {
-                        "data.kubeconfig": {"kubeconfig": ["admin"]},
-                        TEXT: {"bytes": ["raw"], "kubeconfig": ["admin"], "manifests": [{"kind": "Namespace"}, {"kind": "Secret"}]},
-                    },
-                    "kubeconfig": {"server": ["source"], "ca": ["admin"]}},
-            ]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": HOSTED.0, "kind": HOSTED.1},
+        "grant": {"read": [read("admin"), read("raw")], "write": [
+            {"kind": "Secret", "namespace": HUB, "name": format!("{FILLED}{{primary.name}}"),
+                "verbs": ["create", "update", "delete"],
+                "holes": {
+                    "data.kubeconfig": {"kubeconfig": ["admin"]},
+                    TEXT: {"bytes": ["raw"], "kubeconfig": ["admin"], "manifests": [{"kind": "Namespace"}, {"kind": "Secret"}]},
+                },
+                "kubeconfig": {"server": ["source"], "ca": ["admin"]}},
+        ]},
     });
-    let file = folder.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())?;
-    Ok(file)
+    let settings = json!({"asks": asks, "makes": makes});
+    fixture::put_policy(folder, "filling", "fixture-desired", &settings, spec)
 }
 
 /// The bytes under a key.

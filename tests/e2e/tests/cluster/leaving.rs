@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
+use transom_e2e::fixture;
 use transom_e2e::program;
-use transom_e2e::stage::put;
 use transom_test_cluster::wait;
 
 pub(crate) const WORK: (&str, &str) = ("work.open-cluster-management.io/v1", "ManifestWork");
@@ -62,27 +62,15 @@ pub(crate) async fn hold(
 
 /// The policy of a guest that does this about its finalizer, for clusters with these labels.
 fn put_policy(folder: &Path, finalizer: &str, labels: &Value) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    let component = folder.join("desired.wasm");
-    // Once: an agent that reads half of it refuses it.
-    if !component.exists() {
-        fs::write(component, program::component("fixture-desired")?)?;
-    }
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "leaving"},
-        "spec": {
-            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": {"matchLabels": labels}},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"finalizer": finalizer}}},
-            "grant": {
-                "finalizer": "example.com/leaving",
-                "write": [{"target": "primary", "verbs": ["patch"], "fields": ["metadata.labels.x"]}],
-            },
-            "limits": program::unlimited(),
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": {"matchLabels": labels}},
+        "grant": {
+            "finalizer": "example.com/leaving",
+            "write": [{"target": "primary", "verbs": ["patch"], "fields": ["metadata.labels.x"]}],
         },
     });
-    let file = folder.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())?;
-    Ok(file)
+    let settings = json!({"finalizer": finalizer});
+    fixture::put_policy(folder, "leaving", "fixture-desired", &settings, spec)
 }
 
 #[test]
@@ -251,23 +239,12 @@ fn a_guest_removes_nothing_beyond_its_grant() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-beyond");
         for (name, settings, rule, _) in beyond_the_grant() {
-            let to = folder.join(name);
-            fs::create_dir_all(&to)?;
-            fs::write(
-                to.join("desired.wasm"),
-                program::component("fixture-desired")?,
-            )?;
             let selected = json!({"matchLabels": {"example.com/case": name}});
-            let policy = json!({
-                "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": name},
-                "spec": {
-                    "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": selected},
-                    "guests": {"decide": {"component": "desired.wasm", "settings": settings}},
-                    "grant": {"write": [rule]},
-                    "limits": program::unlimited(),
-                },
+            let spec = json!({
+                "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1, "labels": selected},
+                "grant": {"write": [rule]},
             });
-            fs::write(to.join("policy.yaml"), policy.to_string())?;
+            fixture::put_policy(&folder.join(name), name, "fixture-desired", &settings, spec)?;
         }
         let words = policies_at(&folder)?;
         stage.grant_exactly(&words).await?;

@@ -4,10 +4,8 @@
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
-use transom_e2e::program;
-use transom_e2e::stage::put;
+use transom_e2e::fixture;
 use transom_test_cluster::Clock;
 use transom_test_cluster::wait;
 
@@ -32,30 +30,19 @@ fn makes(content: &str) -> Value {
 
 /// Writes the policy with these settings and the name of the namespaces that it may make.
 fn put_policy(folder: &Path, makes: &Value, namespace: &str) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let verbs = json!(["create", "update", "delete"]);
     let label = r#"metadata.labels["example.com/cluster"]"#;
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "makes"},
-        "spec": {
-            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": makes}}},
-            "grant": {"write": [
-                {"kind": "Namespace", "name": namespace, "verbs": verbs, "fields": [label],
-                    "values": {label: ["{primary.name}"]}},
-                {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs,
-                    "fields": ["data"]},
-            ]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "grant": {"write": [
+            {"kind": "Namespace", "name": namespace, "verbs": verbs, "fields": [label],
+                "values": {label: ["{primary.name}"]}},
+            {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs,
+                "fields": ["data"]},
+        ]},
     });
-    let file = folder.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())?;
-    Ok(file)
+    let settings = json!({"makes": makes});
+    fixture::put_policy(folder, "makes", "fixture-desired", &settings, spec)
 }
 
 /// Waits until an object has this data.
@@ -161,11 +148,6 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
 /// the guest asks for. When the access is `taken` away, it removes the binding by name, and first makes a ConfigMap where there is no
 /// namespace.
 fn put_access(folder: &Path, rules: &Value, taken: bool) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let api_version = "rbac.authorization.k8s.io/v1";
     let verbs = json!(["create", "update", "delete"]);
     let group = "rbac.authorization.k8s.io";
@@ -194,24 +176,17 @@ fn put_access(folder: &Path, rules: &Value, taken: bool) -> Result<PathBuf> {
         false => json!({"makes": [made_role, binding]}),
         true => json!({"makes": [card, made_role], "removes": [binding]}),
     };
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "access"},
-        "spec": {
-            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
-            "guests": {"decide": {"component": "desired.wasm", "settings": settings}},
-            "grant": {"write": [
-                {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs, "fields": ["data"]},
-                granted("ClusterRole", json!({"rules": [reads("{primary.name}")]})),
-                granted("ClusterRoleBinding", json!({
-                    "roleRef": [role("{primary.name}")], "subjects": [subject("{primary.name}")],
-                })),
-            ]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "grant": {"write": [
+            {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs, "fields": ["data"]},
+            granted("ClusterRole", json!({"rules": [reads("{primary.name}")]})),
+            granted("ClusterRoleBinding", json!({
+                "roleRef": [role("{primary.name}")], "subjects": [subject("{primary.name}")],
+            })),
+        ]},
     });
-    let file = folder.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())?;
-    Ok(file)
+    fixture::put_policy(folder, "access", "fixture-desired", &settings, spec)
 }
 
 /// The rule that lets read one ManagedCluster, and renew its certificates.

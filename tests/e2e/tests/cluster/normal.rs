@@ -1,18 +1,18 @@
 //! Values that a real API server keeps in a form of its own: quantities, and lists to whose elements it adds defaults. That is
 //! no webhook's doing, and nothing is written again.
 
-use crate::stage::{DEADLINE, Stage, on_stage, policies_at};
+use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
-use transom_e2e::program;
+use std::path::{Path, PathBuf};
+use transom_e2e::fixture;
 use transom_test_cluster::wait;
 
 const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
 const RANGE: (&str, &str) = ("v1", "LimitRange");
 
 /// Makes a quota and a range, and writes the limits of a range that others made.
-fn policy() -> Value {
+fn put_policy(folder: &Path) -> Result<PathBuf> {
     let range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1000m"}}]}});
     let quota = json!({"spec": {"hard": {"limits.cpu": "1000m"}}});
     let made = |kind: &str, name: &str, content: &Value, others: bool| {
@@ -24,23 +24,20 @@ fn policy() -> Value {
         json!({"kind": kind, "namespace": "default",
         "name": name, "verbs": verbs, "fields": [field]})
     };
-    json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "normal"},
-        "spec": {
-            "primary": {"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster"},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": [
-                made("ResourceQuota", "normal", &quota, false),
-                made("LimitRange", "normal", &range, false),
-                made("LimitRange", "theirs", &range, true),
-            ]}}},
-            "grant": {"write": [
-                granted("ResourceQuota", "normal", "spec", &verbs),
-                granted("LimitRange", "normal", "spec", &verbs),
-                granted("LimitRange", "theirs", "spec.limits", &json!(["patch"])),
-            ]},
-            "limits": program::unlimited(),
-        },
-    })
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "grant": {"write": [
+            granted("ResourceQuota", "normal", "spec", &verbs),
+            granted("LimitRange", "normal", "spec", &verbs),
+            granted("LimitRange", "theirs", "spec.limits", &json!(["patch"])),
+        ]},
+    });
+    let settings = json!({"makes": [
+        made("ResourceQuota", "normal", &quota, false),
+        made("LimitRange", "normal", &range, false),
+        made("LimitRange", "theirs", &range, true),
+    ]});
+    fixture::put_policy(folder, "normal", "fixture-desired", &settings, spec)
 }
 
 async fn wait_for_cpu(stage: &Stage, cpu: &str) -> Result<()> {
@@ -56,11 +53,7 @@ async fn wait_for_cpu(stage: &Stage, cpu: &str) -> Result<()> {
 fn what_the_server_keeps_in_another_form_is_no_change_and_is_not_written_again() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-normal");
-        fs::create_dir_all(&folder)?;
-        let component = program::component("fixture-desired")?;
-        fs::write(folder.join("desired.wasm"), component)?;
-        let file = folder.join("policy.yaml");
-        fs::write(&file, policy().to_string())?;
+        let file = put_policy(&folder)?;
         let words = policies_at(&file)?;
         stage.grant_exactly(&words).await?;
         let theirs = json!({"apiVersion": "v1", "kind": "LimitRange",

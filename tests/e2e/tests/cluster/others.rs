@@ -6,11 +6,9 @@ use crate::stage::{DEADLINE, KLUSTERLET, MANAGED, Stage, on_stage, policies_at};
 use crate::status::wait_for_condition;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
-use transom_e2e::stage::put;
+use transom_e2e::fixture;
 use transom_test_cluster::wait;
 
 /// What the names of the objects begin with that others make.
@@ -28,30 +26,19 @@ fn condition(kind: &str, status: &str) -> Value {
 
 /// What the guest wants: a label and a condition of the Klusterlet of each cluster, and a label of the cluster.
 fn put_policy(folder: &Path, name: &str, content: &Value) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let field = format!("metadata.labels[\"{LABEL}\"]");
     let made = json!({"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "name": name, "content": content.to_string(),
         "others": true});
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": POLICY},
-        "spec": {
-            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"makes": [made]}}},
-            "grant": {"write": [
-                {"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "name": format!("{OTHERS}{{primary.name}}"),
-                    "verbs": ["patch"], "fields": [field, "status.conditions"], "conditions": ["Ours"],
-                    "values": {field: ["ours", null]}},
-            ]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "grant": {"write": [
+            {"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "name": format!("{OTHERS}{{primary.name}}"),
+                "verbs": ["patch"], "fields": [field, "status.conditions"], "conditions": ["Ours"],
+                "values": {field: ["ours", null]}},
+        ]},
     });
-    let file = folder.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())?;
-    Ok(file)
+    let settings = json!({"makes": [made]});
+    fixture::put_policy(folder, POLICY, "fixture-desired", &settings, spec)
 }
 
 async fn klusterlet(stage: &Stage, name: &str) -> Result<()> {

@@ -5,11 +5,9 @@ use crate::inputs::{REQUEST, ask_for_certificate};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
-use transom_e2e::stage::put;
+use transom_e2e::fixture;
 use transom_test_cluster::wait;
 
 const LABEL: &str = "example.com/seen";
@@ -21,29 +19,18 @@ fn put_policy(
     grant: &Value,
     content: &Value,
 ) -> Result<PathBuf> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let mut write = json!({"target": "primary", "verbs": ["patch"]});
     let fields = grant.as_object().context("the grant is no map")?.clone();
     write
         .as_object_mut()
         .context("the grant is no map")?
         .extend(fields);
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "status"},
-        "spec": {
-            "primary": {"apiVersion": primary.0, "kind": primary.1},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"content": content.to_string()}}},
-            "grant": {"write": [write]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": primary.0, "kind": primary.1},
+        "grant": {"write": [write]},
     });
-    let file = folder.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())?;
-    Ok(file)
+    let settings = json!({"content": content.to_string()});
+    fixture::put_policy(folder, "status", "fixture-desired", &settings, spec)
 }
 
 fn condition(kind: &str, status: &str, message: &str) -> Value {

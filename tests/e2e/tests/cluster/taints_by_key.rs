@@ -4,10 +4,8 @@
 use crate::stage::{MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
-use transom_e2e::program;
-use transom_e2e::stage::put;
+use transom_e2e::fixture;
 
 const NAME: &str = "one";
 const OURS: &str = "example.com/ours";
@@ -17,26 +15,17 @@ const LABEL: &str = "example.com/x";
 
 /// Writes the policy of a guest that wants these of its own taints, and the label.
 fn put_policy(folder: &Path, taints: &Value) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    fs::write(
-        folder.join("desired.wasm"),
-        program::component("fixture-desired")?,
-    )?;
     let content = json!({"metadata": {"labels": {LABEL: "set"}}, "spec": {"taints": taints}});
     let fields = [
         format!("spec.taints[key={OURS}]"),
         format!("metadata.labels[\"{LABEL}\"]"),
     ];
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "by-key"},
-        "spec": {
-            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
-            "guests": {"decide": {"component": "desired.wasm", "settings": {"content": content.to_string()}}},
-            "grant": {"write": [{"target": "primary", "verbs": ["patch"], "fields": fields}]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "grant": {"write": [{"target": "primary", "verbs": ["patch"], "fields": fields}]},
     });
-    put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
+    let settings = json!({"content": content.to_string()});
+    fixture::put_policy(folder, "by-key", "fixture-desired", &settings, spec).map(drop)
 }
 
 fn ours(value: &str) -> Value {

@@ -6,9 +6,8 @@ use crate::stage::{KLUSTERLET, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
-use transom_e2e::program;
+use transom_e2e::fixture;
 use transom_test_cluster::Mark;
 
 const LABEL: &str = "example.com/x";
@@ -20,24 +19,16 @@ fn labelled(value: &str) -> Value {
 /// Writes a policy about every ManagedCluster with this guest, which may write the label of the cluster and that of the
 /// Klusterlet of its name.
 fn put_policy(folder: &Path, fixture: &str, settings: &Value) -> Result<()> {
-    fs::create_dir_all(folder)?;
-    let component = format!("{fixture}.wasm");
-    fs::write(folder.join(&component), program::component(fixture)?)?;
     let field = format!("metadata.labels[\"{LABEL}\"]");
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "unruly"},
-        "spec": {
-            "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
-            "guests": {"decide": {"component": component, "settings": settings}},
-            "grant": {"write": [
-                {"target": "primary", "verbs": ["patch"], "fields": [field]},
-                {"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "name": format!("{OTHERS}{{primary.name}}"),
-                    "verbs": ["patch"], "fields": [field]},
-            ]},
-            "limits": program::unlimited(),
-        },
+    let spec = json!({
+        "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "grant": {"write": [
+            {"target": "primary", "verbs": ["patch"], "fields": [field]},
+            {"apiVersion": KLUSTERLET.0, "kind": KLUSTERLET.1, "name": format!("{OTHERS}{{primary.name}}"),
+                "verbs": ["patch"], "fields": [field]},
+        ]},
     });
-    transom_e2e::stage::put(&folder.join("policy.yaml"), policy.to_string().as_bytes())
+    fixture::put_policy(folder, "unruly", fixture, settings, spec).map(drop)
 }
 
 /// Applies the label on the server side, as its owner, and takes it back from whoever has it.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use transom_core::reference::ObjectRef;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::canary::Canaries;
-use transom_e2e::program;
-use transom_e2e::stage::{Stage, put};
+use transom_e2e::fixture;
+use transom_e2e::stage::Stage;
 use transom_e2e::tree;
 use transom_support::numbers::Numbers;
 use transom_support::wait;
@@ -53,32 +53,26 @@ fn put_policy(stage: &Stage) -> Result<()> {
         json!({"metadata": {"labels": {LABEL: "made"}}, "status": {"conditions": [ready]}});
     let label = format!("metadata.labels[\"{LABEL}\"]");
     let verbs = ["create", "update", "delete"];
-    let policy = json!({
-        "apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": "making"},
-        "spec": {
-            "primary": {"apiVersion": CLUSTERS.0, "kind": CLUSTERS.1},
-            "limits": program::unlimited(),
-            "guests": {"decide": {"component": "desired.wasm", "settings": {
-                "finalizer": "UntilDeleted", "content": content.to_string(), "makes": makes,
-                "asks": [{"role": "raw", "namespace": "default", "name": "{name}-source", "keys": ["token"]}],
-            }}},
-            "grant": {
-                "finalizer": FINALIZER,
-                "read": [{"role": "raw", "kind": "Secret", "namespace": "default", "name": "{primary.name}-source", "keys": ["token"]}],
-                "write": [
-                    {"target": "primary", "verbs": ["patch"], "fields": [label, "status.conditions"], "conditions": ["Ready"]},
-                    {"kind": "Namespace", "name": "made-{primary.name}", "verbs": verbs, "fields": [label]},
-                    {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "card", "verbs": verbs, "fields": ["data"]},
-                    {"kind": "Secret", "namespace": "made-{primary.name}", "name": "token", "verbs": verbs,
-                        "holes": {"data.token": {"bytes": ["raw"]}}},
-                ],
-            },
+    let settings = json!({
+        "finalizer": "UntilDeleted", "content": content.to_string(), "makes": makes,
+        "asks": [{"role": "raw", "namespace": "default", "name": "{name}-source", "keys": ["token"]}],
+    });
+    let spec = json!({
+        "primary": {"apiVersion": CLUSTERS.0, "kind": CLUSTERS.1},
+        "grant": {
+            "finalizer": FINALIZER,
+            "read": [{"role": "raw", "kind": "Secret", "namespace": "default", "name": "{primary.name}-source", "keys": ["token"]}],
+            "write": [
+                {"target": "primary", "verbs": ["patch"], "fields": [label, "status.conditions"], "conditions": ["Ready"]},
+                {"kind": "Namespace", "name": "made-{primary.name}", "verbs": verbs, "fields": [label]},
+                {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "card", "verbs": verbs, "fields": ["data"]},
+                {"kind": "Secret", "namespace": "made-{primary.name}", "name": "token", "verbs": verbs,
+                    "holes": {"data.token": {"bytes": ["raw"]}}},
+            ],
         },
     });
-    let component = program::component("fixture-desired")?;
-    put(&stage.policies.join("desired.wasm"), &component)?;
-    let file = stage.policies.join("policy.yaml");
-    put(&file, policy.to_string().as_bytes())
+    let folder = &stage.policies;
+    fixture::put_policy(folder, "making", "fixture-desired", &settings, spec).map(drop)
 }
 
 fn put_source(stage: &Stage, token: &str) -> Result<()> {
