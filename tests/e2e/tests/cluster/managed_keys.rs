@@ -2,8 +2,8 @@
 //! lists them. Those of others stay.
 
 use crate::objects::OUTPUT;
-use crate::stage::{DEADLINE, SECRET, Stage, on_stage};
-use anyhow::{Context as _, Result, ensure};
+use crate::stage::{DEADLINE, SECRET, Stage, on_stage, policies_at};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -60,10 +60,8 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
             &folder,
             json!({"labels": {"team": "blue", "tier": "gold"}, "annotations": {NOTE: "made for them"}}),
         )?;
-        let agent = stage.start_agent(&[
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ])?;
+        let words = policies_at(&folder)?;
+        let agent = stage.start_agent(&words)?;
         agent.wait_for_first_pass()?;
         wait_for(stage, "what the policy says", |labels, annotations| {
             labels["team"] == "blue"
@@ -102,16 +100,6 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
         agent.wait_for("HostedCluster clusters/worn", "Applied InSync")?;
         stage.wait_for_right("worn", 6443).await?;
         agent.stop()?;
-        // Another agent also finds it correct.
-        let mark = stage.mark()?;
-        let agent = stage.start_agent(&[
-            "--policies",
-            folder.to_str().context("the folder has another name")?,
-        ])?;
-        agent.wait_for_first_pass()?;
-        agent.stop()?;
-        let writes = stage.writes(mark).await?;
-        ensure!(writes.is_empty(), "{writes:#?}");
-        Ok(())
+        stage.finds_all_right(&words, &[]).await
     })
 }

@@ -195,6 +195,14 @@ impl Stage {
         Ok(())
     }
 
+    /// The same; these are `verb resource`, with commas between them.
+    pub(crate) fn all_used_but(&self, rights: &[Right], since: Mark, these: &str) -> Result<()> {
+        let these: Vec<&str> = these.split(", ").collect();
+        self.all_used(rights, since, |right| {
+            these.contains(&&*format!("{} {}", right.verb, right.resource))
+        })
+    }
+
     /// The permissions that the agent has not used since a mark.
     pub(crate) fn unused(&self, rights: &[Right], since: Mark) -> Result<Vec<Right>> {
         let lines = self.asked(since)?;

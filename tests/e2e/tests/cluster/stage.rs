@@ -398,6 +398,20 @@ impl Stage {
         Ok(())
     }
 
+    /// Checks that another agent finds everything right: these primaries are in sync, and it writes nothing.
+    pub(crate) async fn finds_all_right(&self, words: &[&str], primaries: &[&str]) -> Result<()> {
+        let mark = self.mark()?;
+        let agent = self.start_agent(words)?;
+        agent.wait_for_first_pass()?;
+        for primary in primaries {
+            agent.wait_for(primary, "Applied InSync")?;
+        }
+        agent.stop()?;
+        let writes = self.writes(mark).await?;
+        ensure!(writes.is_empty(), "{writes:#?}");
+        Ok(())
+    }
+
     /// Every request of any client that was answered since a mark.
     pub(crate) async fn all_lines(&self, since: Mark) -> Result<Vec<Line>> {
         let secrets = self.api(SECRET, Some("default")).await?;
