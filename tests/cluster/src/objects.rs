@@ -114,6 +114,28 @@ impl Objects {
         Ok(())
     }
 
+    /// Gives users the permissions of these rules in a namespace or, without one, in the whole cluster, by a role and a
+    /// binding of this name.
+    pub async fn allow(
+        &self,
+        users: &[&str],
+        namespace: Option<&str>,
+        name: &str,
+        rules: Value,
+    ) -> Result<()> {
+        let group = "rbac.authorization.k8s.io";
+        let scope = namespace.map_or("Cluster", |_| "");
+        let metadata = json!({"name": name, "namespace": namespace});
+        let object = |kind: &str| json!({"apiVersion": format!("{group}/v1"), "kind": format!("{scope}{kind}"), "metadata": metadata});
+        let (mut role, mut binding) = (object("Role"), object("RoleBinding"));
+        role["rules"] = rules;
+        binding["roleRef"] = json!({"apiGroup": group, "kind": role["kind"], "name": name});
+        let subject = |user: &&str| json!({"apiGroup": group, "kind": "User", "name": user});
+        binding["subjects"] = users.iter().map(subject).collect();
+        self.apply(role).await?;
+        self.apply(binding).await.map(drop)
+    }
+
     /// Creates a namespace unless it exists.
     pub async fn namespace(&self, name: &str) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());

@@ -48,19 +48,11 @@ impl Stage {
 
     /// Lets agents read the ConfigMaps, as the chart does for its own namespace.
     pub(crate) async fn allow_components(&self, agents: &[&User]) -> Result<()> {
-        let subject = |user: &&User| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user.name()});
-        let subjects: Vec<Value> = agents.iter().map(subject).collect();
-        let group = "rbac.authorization.k8s.io";
-        let metadata = json!({"namespace": PARTS, "name": "components"});
-        let role = json!({"apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata,
-            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]});
-        let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": "components"},
-            "subjects": subjects});
-        for object in [role, binding] {
-            self.objects().apply(object).await?;
-        }
-        Ok(())
+        let names: Vec<&str> = agents.iter().map(|user| user.name()).collect();
+        let rules =
+            json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]);
+        let (objects, place) = (self.objects(), Some(PARTS));
+        objects.allow(&names, place, "components", rules).await
     }
 
     /// Has the policy use a component.

@@ -21,25 +21,6 @@ fn primary() -> Value {
         "namespace": null, "name": "NAME"})
 }
 
-/// Who may list nodes.
-fn lists_nodes(agent: &str) -> String {
-    format!(
-        "
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {{name: lists-nodes}}
-rules:
-- {{apiGroups: [''], resources: [nodes], verbs: [list]}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: lists-nodes}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lists-nodes}}
-subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: '{agent}'}}]
-"
-    )
-}
-
 #[test]
 fn a_guest_is_told_what_the_agent_itself_may_do_and_nothing_that_is_not_granted() -> Result<()> {
     on_stage(async |stage| {
@@ -59,8 +40,9 @@ fn a_guest_is_told_what_the_agent_itself_may_do_and_nothing_that_is_not_granted(
         agent.stop()?;
         let may_list = need("access", &primary(), &agent_may_list("nodes"));
         put_policy_of_agent(&folder, &[may_list], "nodes")?;
-        let rights = lists_nodes(stage.agent.name());
-        stage.objects().apply_manifest(&rights).await?;
+        let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]);
+        let (objects, asker) = (stage.objects(), stage.agent.name());
+        objects.allow(&[asker], None, "lists-nodes", rules).await?;
         let client = stage.cluster.client(&stage.agent).await?;
         wait::until("the right to list nodes", DEADLINE, async || {
             let may = crate::rights::may_do(&client, "list", ("", "nodes"), None, "").await?;

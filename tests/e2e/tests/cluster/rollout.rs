@@ -35,7 +35,6 @@ impl Stage {
     /// A user who may change policies and, if told so, approve.
     pub(crate) async fn person(&self, name: &str, approves: bool) -> Result<User> {
         let user = self.cluster.user(name, &[])?;
-        let group = "rbac.authorization.k8s.io";
         let mut rules = vec![
             json!({"apiGroups": ["transom.dev"], "resources": ["fleetpolicies"], "verbs": ["get", "list", "update", "patch"]}),
             json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]}),
@@ -43,14 +42,10 @@ impl Stage {
         if approves {
             rules.push(json!({"apiGroups": ["transom.dev"], "resources": ["fleetpolicies/approval"], "verbs": ["update"]}));
         }
-        let metadata = json!({"name": format!("person-{name}")});
-        let role = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
-        let binding = json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": format!("person-{name}")},
-            "subjects": [{"kind": "User", "apiGroup": group, "name": user.name()}]});
-        for object in [role, binding] {
-            self.objects().apply(object).await?;
-        }
+        let (who, role) = ([user.name()], format!("person-{name}"));
+        self.objects()
+            .allow(&who, None, &role, json!(rules))
+            .await?;
         Ok(user)
     }
 

@@ -188,16 +188,9 @@ impl Stage {
         let text = |key: &str| of[key].as_str().unwrap_or_default();
         let resource = [text("resource"), text("subresource")];
         let resource = resource.join("/").trim_end_matches('/').to_owned();
-        for object in [
-            json!({"apiVersion": ROLES, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
-                {"apiGroups": [text("group")], "resources": [resource], "verbs": [text("verb")]}]}),
-            json!({"apiVersion": ROLES, "kind": "ClusterRoleBinding", "metadata": {"name": name},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": spec["user"]}]}),
-        ] {
-            self.objects().apply(object).await?;
-        }
-        Ok(())
+        let rules = json!([{"apiGroups": [text("group")], "resources": [resource], "verbs": [text("verb")]}]);
+        let user = spec["user"].as_str().context("no user")?;
+        self.objects().allow(&[user], None, name, rules).await
     }
 
     /// Removes every object of some rows, so that the next rows find nothing of them.
