@@ -43,11 +43,6 @@ impl Kubernetes {
         }
     }
 
-    /// Upper bound of the bytes that a cached object takes once it is decoded; `None` when it must be requested.
-    pub fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
-        self.shared.weigh(reference)
-    }
-
     /// Requests an object and merges the answer into the cache.
     ///
     /// # Errors
@@ -92,20 +87,6 @@ impl Kubernetes {
         label: Option<(&str, &str)>,
     ) -> Result<Vec<Object>, ReadFailure> {
         self.shared.list_whole(like, label).await
-    }
-
-    /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none, whose
-    /// labels are selected. Sends LISTs, for which the rights of a watch suffice, and leaves the cache as it is. Empty when
-    /// the kind is not served.
-    ///
-    /// # Errors
-    /// The errors of [`Kubernetes::read`].
-    pub async fn list_metadata(
-        &self,
-        place: &ObjectRef,
-        labels: &Selector,
-    ) -> Result<Vec<Object>, ReadFailure> {
-        self.shared.list_metadata(place, labels).await
     }
 
     /// Reads an object for a resync: requests it when only an answer reported its state, and no watch has confirmed it.

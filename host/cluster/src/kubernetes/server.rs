@@ -183,7 +183,7 @@ impl Cluster for Server {
     }
 
     fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
-        self.kubernetes.weigh(reference)
+        self.kubernetes.shared.weigh(reference)
     }
 
     fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
@@ -225,7 +225,7 @@ impl Cluster for Server {
         place: &'a ObjectRef,
         labels: &'a Selector,
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
-        self.kubernetes.list_metadata(place, labels).boxed()
+        self.kubernetes.shared.list_metadata(place, labels).boxed()
     }
 
     fn unread(&self, _object: &ObjectRef) -> Option<String> {

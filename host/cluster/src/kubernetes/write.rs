@@ -71,7 +71,7 @@ impl Kubernetes {
             }
             Err(failure) => {
                 // What no watch covers is requested by the next reconcile anyway, and a revision of a policy by nobody.
-                let watched = || self.weigh(target).is_some();
+                let watched = || self.shared.weigh(target).is_some();
                 if failure.reason == KnownReason::WriteConflict && watched() {
                     // Lets the next reconcile start from the present object, even if the watch lags. If this read
                     // fails, that reconcile reads again.
