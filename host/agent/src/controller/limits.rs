@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
+use transom_api::KnownReason;
 use transom_api::status::LimitsStatus;
-use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_core::failure::Class;
 use transom_core::failure::failing::Failing;
-use transom_core::failure::{Class, Failure};
 use transom_core::limits::{Ask, Ledger, Look, Looked, Record, Verdict};
-use transom_core::reference::{LOCAL, ObjectRef};
-use transom_core::report::{self, End, Reconcile, Schedule};
+use transom_core::reference::ObjectRef;
+use transom_core::report::End;
 use transom_core::signal::PolicySignal;
 use transom_core::work::{Cause, Key};
 
@@ -153,7 +153,7 @@ impl Controller {
             let Some(looked) = self.look_at(&policy, approved.as_deref()) else {
                 continue;
             };
-            self.tell_limits(&policy, active, &looked);
+            self.tell_limits(&policy, &looked);
             if let Some(queue) = self.queue(&policy) {
                 for primary in &looked.released {
                     queue.push(primary, Queued::Reconcile(Cause::Released), None);
@@ -194,7 +194,7 @@ impl Controller {
         unread
     }
 
-    fn tell_limits(&self, policy: &Arc<str>, active: &Active, looked: &Looked) {
+    fn tell_limits(&self, policy: &Arc<str>, looked: &Looked) {
         if let Some(digest) = &looked.approved {
             let digest = digest.clone();
             telemetry::tell_policy(policy, &PolicySignal::Approved { digest });
@@ -202,43 +202,12 @@ impl Controller {
         let Some(status) = self.limits.status(policy).filter(|_| looked.reached) else {
             return;
         };
-        let reached = status.changes.iter().filter(|one| one.withheld > 0);
-        let reached =
-            reached.map(|one| format!("{} {} of {}", one.limit.as_str(), one.done, one.most));
-        let reached = reached.collect::<Vec<_>>().join(", ");
+        let reached = status.reached();
         let message = format!(
             "spec.limits is reached ({reached}), and the rest is withheld: see status.limits"
         );
-        let signal = PolicySignal::LimitReached {
-            message: message.clone(),
-        };
-        telemetry::tell_policy(policy, &signal);
-        if let Some(uid) = active.approval(policy).uid {
-            self.warn_about(policy, KnownReason::LimitReached, &message, &uid);
-        }
-    }
-
-    /// An Event on a `FleetPolicy` object.
-    fn warn_about(&self, policy: &Arc<str>, reason: KnownReason, message: &str, uid: &str) {
-        let object = ObjectRef::local(API_VERSION, KIND, None, policy);
-        let is_server = |name: &str| {
-            self.connections
-                .servers()
-                .any(|server| server.name() == name)
-        };
-        if !is_server(LOCAL) {
-            return;
-        }
-        let failure = Failure::new(Class::Invalid, reason.into(), message);
-        let schedule = Schedule {
-            now_seconds: self.clock.now_seconds(),
-            resync_seconds: 0,
-            failures: 0,
-            seed: 0,
-        };
-        let reconcile = Reconcile::new(Key::new(policy, &object));
-        let report = report::of(reconcile, Err(failure), schedule);
-        // An API server never fails here: the Event is sent later.
-        drop(self.connections.publish(&report, uid));
+        let reason = KnownReason::LimitReached;
+        self.connections.warn_of_policy(policy, reason, &message);
+        telemetry::tell_policy(policy, &PolicySignal::LimitReached { message });
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Known {
     /// Every policy that is written.
     pub(super) written: BTreeSet<String>,
     /// What is approved of each of them.
-    pub(super) approvals: BTreeMap<Arc<str>, Approvable>,
+    pub(super) approvals: BTreeMap<Arc<str>, Approval>,
     /// The approved plans of revisions that became active just now.
     pub(super) plans: BTreeMap<Arc<str>, Plan>,
     /// What was found right as it is for revisions that became active just now.
@@ -44,15 +44,6 @@ pub(crate) type Plan = BTreeMap<Limited, u32>;
 
 /// What a trial found right as it is. Its trial notes there what changes meanwhile.
 pub(crate) type Rehearsed = Arc<Mutex<Rehearsal>>;
-
-/// What is approved of a policy.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Approvable {
-    /// The approval, if there is one.
-    pub(crate) approval: Option<Approval>,
-    /// The uid of the policy, if it is an object.
-    pub(crate) uid: Option<String>,
-}
 
 impl Default for Active {
     fn default() -> Self {
@@ -123,12 +114,8 @@ impl Active {
     }
 
     /// What is approved of a policy.
-    pub(crate) fn approval(&self, policy: &str) -> Approvable {
-        self.lock()
-            .approvals
-            .get(policy)
-            .cloned()
-            .unwrap_or_default()
+    pub(crate) fn approval(&self, policy: &str) -> Option<Approval> {
+        self.lock().approvals.get(policy).cloned()
     }
 
     /// Takes the approved plan of the active revision of a policy: it counts once.

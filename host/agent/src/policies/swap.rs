@@ -12,11 +12,11 @@ mod succession;
 mod tagging;
 pub(crate) mod trial;
 
-use crate::policies::active::{Active, Approvable, Changes, Known};
+use crate::policies::active::{Active, Changes, Known};
 use crate::policies::components::Versions;
 use crate::policies::load::{self, Loaded};
 use crate::policies::loads::Loads;
-use crate::policies::{Found, Source, Written};
+use crate::policies::{Approval, Found, Source, Written};
 use crate::telemetry;
 use probation::Probation;
 use rollout::Pending;
@@ -193,16 +193,12 @@ impl Swap {
     }
 
     /// What is approved of each policy that is an object or stands in one file.
-    fn approvals(&self) -> BTreeMap<Arc<str>, Approvable> {
+    fn approvals(&self) -> BTreeMap<Arc<str>, Approval> {
         let approval = |(name, newest): (&Arc<str>, &Newest)| {
             let [written] = newest.written.as_slice() else {
                 return None;
             };
-            let approval = Approvable {
-                approval: written.approval(),
-                uid: written.uid().map(str::to_owned),
-            };
-            Some((Arc::clone(name), approval))
+            Some((Arc::clone(name), written.approval()?))
         };
         self.newest.iter().filter_map(approval).collect()
     }

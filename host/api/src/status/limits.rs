@@ -27,6 +27,16 @@ pub struct LimitsStatus {
     pub approve: String,
 }
 
+impl LimitsStatus {
+    /// The limits that withhold something, for people: `elementsAdded 10 of 10, objectsPruned 5 of 5`.
+    pub fn reached(&self) -> String {
+        let reached = self.changes.iter().filter(|one| one.withheld > 0);
+        let texts =
+            reached.map(|one| format!("{} {} of {}", one.limit.as_str(), one.done, one.most));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// What was changed in an interval, of one kind of change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::contract::decide::Review;
-use transom_core::failure::Failure;
+use transom_core::failure::{Class, Failure};
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
@@ -90,7 +90,9 @@ impl Server {
             failures: 0,
             seed: 0,
         };
-        let report = report::of(reconcile, Err(Failure::known(reason, message)), schedule);
+        // Of a class that is a failure, whatever the reason: only of failures an Event is made.
+        let failure = Failure::new(Class::Invalid, reason.into(), message);
+        let report = report::of(reconcile, Err(failure), schedule);
         drop(self.publish(&report, uid.unwrap_or_default()));
     }
 

@@ -195,13 +195,10 @@ impl Sum {
 
     /// A limit withholds changes: more urgent than any failure.
     pub(super) fn stopped(&self, limits: &LimitsStatus) -> Condition {
-        let reached = limits.changes.iter().filter(|one| one.withheld > 0);
-        let reached =
-            reached.map(|one| format!("{} {} of {}", one.limit.as_str(), one.done, one.most));
-        let reached = reached.collect::<Vec<_>>().join(", ");
         let message = format!(
-            "{} withheld by spec.limits: {reached}; see status.limits. {}",
+            "{} withheld by spec.limits: {}; see status.limits. {}",
             limits.withheld,
+            limits.reached(),
             self.healthy().message
         );
         let reason = KnownReason::LimitReached.as_str();

@@ -66,8 +66,7 @@ impl Controller {
         policy: &Arc<str>,
         active: &Active,
     ) -> Option<String> {
-        let known = active.approval(policy);
-        let approval = known.approval?;
+        let approval = active.approval(policy)?;
         // An API server is asked only while something is withheld.
         if self.connections.approvals().is_some() && self.limits.status(policy).is_none() {
             return None;
@@ -78,23 +77,22 @@ impl Controller {
             Approved::Forbidden(why) => {
                 let digest = &approval.digest;
                 let message = format!("the approval of {digest} does not count: {why}");
-                self.tell_forbidden(policy, message, known.uid.as_deref());
+                self.tell_forbidden(policy, message);
                 None
             }
         }
     }
 
     /// Says once why an approval does not count.
-    fn tell_forbidden(&self, policy: &Arc<str>, message: String, uid: Option<&str>) {
+    fn tell_forbidden(&self, policy: &Arc<str>, message: String) {
         if let Some(kept) = self.limits.lock().get_mut(policy) {
             if kept.forbidden == message {
                 return;
             }
             kept.forbidden.clone_from(&message);
         }
-        if let Some(uid) = uid {
-            self.warn_about(policy, KnownReason::ApprovalForbidden, &message, uid);
-        }
+        let reason = KnownReason::ApprovalForbidden;
+        self.connections.warn_of_policy(policy, reason, &message);
         telemetry::tell_policy(policy, &PolicySignal::ApprovalForbidden { message });
     }
 }
