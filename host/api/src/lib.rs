@@ -6,6 +6,7 @@ pub mod labels;
 pub mod policy;
 pub mod reason;
 pub mod status;
+mod words;
 
 pub use reason::{KnownReason, Reason, State};
 

@@ -9,30 +9,20 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// What state a primary is in under one policy.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-pub enum State {
-    /// The objects match the desired state.
-    Applied,
-    /// Left unchanged on purpose; not a failure.
-    Held,
-    /// Something that the primary needs does not exist yet; not a failure.
-    Waiting,
-    /// The reconcile failed; the reason says what to fix.
-    Failed,
-}
-
-impl State {
-    /// The word as it is shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Applied => "Applied",
-            Self::Held => "Held",
-            Self::Waiting => "Waiting",
-            Self::Failed => "Failed",
-        }
+crate::words! {
+    /// What state a primary is in under one policy.
+    #[derive(
+        Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    )]
+    pub enum State {
+        /// The objects match the desired state.
+        Applied = "Applied",
+        /// Left unchanged on purpose; not a failure.
+        Held = "Held",
+        /// Something that the primary needs does not exist yet; not a failure.
+        Waiting = "Waiting",
+        /// The reconcile failed; the reason says what to fix.
+        Failed = "Failed",
     }
 }
 

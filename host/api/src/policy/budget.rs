@@ -34,55 +34,30 @@ pub struct BudgetSpec {
     pub host_calls: Option<u32>,
 }
 
-/// What a budget counts.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub enum Budgeted {
-    /// Milliseconds of processor time.
-    TimeMilliseconds,
-    /// Bytes of all memories together.
-    MemoryBytes,
-    /// Elements of all tables together.
-    TableElements,
-    /// Bytes of the arguments.
-    ArgumentBytes,
-    /// Bytes of the answer.
-    AnswerBytes,
-    /// Log lines.
-    LogLines,
-    /// Bytes of all log lines together.
-    LogBytes,
-    /// Calls of functions of the host.
-    HostCalls,
-}
-
-impl Budgeted {
-    /// Everything that has a budget.
-    pub const ALL: [Self; 8] = [
-        Self::TimeMilliseconds,
-        Self::MemoryBytes,
-        Self::TableElements,
-        Self::ArgumentBytes,
-        Self::AnswerBytes,
-        Self::LogLines,
-        Self::LogBytes,
-        Self::HostCalls,
-    ];
-
-    /// The name of its field in `spec.budget`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TimeMilliseconds => "timeMilliseconds",
-            Self::MemoryBytes => "memoryBytes",
-            Self::TableElements => "tableElements",
-            Self::ArgumentBytes => "argumentBytes",
-            Self::AnswerBytes => "answerBytes",
-            Self::LogLines => "logLines",
-            Self::LogBytes => "logBytes",
-            Self::HostCalls => "hostCalls",
-        }
+crate::words! {
+    // The word of each is the name of its field in `spec.budget`.
+    /// What a budget counts.
+    #[derive(
+        Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    )]
+    #[serde(rename_all = "camelCase")]
+    pub enum Budgeted {
+        /// Milliseconds of processor time.
+        TimeMilliseconds = "timeMilliseconds",
+        /// Bytes of all memories together.
+        MemoryBytes = "memoryBytes",
+        /// Elements of all tables together.
+        TableElements = "tableElements",
+        /// Bytes of the arguments.
+        ArgumentBytes = "argumentBytes",
+        /// Bytes of the answer.
+        AnswerBytes = "answerBytes",
+        /// Log lines.
+        LogLines = "logLines",
+        /// Bytes of all log lines together.
+        LogBytes = "logBytes",
+        /// Calls of functions of the host.
+        HostCalls = "hostCalls",
     }
 }
 

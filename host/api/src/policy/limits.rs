@@ -38,39 +38,22 @@ pub struct LimitSpec {
     pub percent: u32,
 }
 
-/// What a limit counts.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub enum Limited {
-    /// Elements or fields set in objects that others made.
-    ElementsAdded,
-    /// Elements removed from objects that others made.
-    ElementsRemoved,
-    /// Objects that the policy made, with other content.
-    ObjectsChanged,
-    /// Objects that the policy made, deleted.
-    ObjectsPruned,
-}
-
-impl Limited {
-    /// Everything that has a limit.
-    pub const ALL: [Self; 4] = [
-        Self::ElementsAdded,
-        Self::ElementsRemoved,
-        Self::ObjectsChanged,
-        Self::ObjectsPruned,
-    ];
-
-    /// The name of its field in `spec.limits`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ElementsAdded => "elementsAdded",
-            Self::ElementsRemoved => "elementsRemoved",
-            Self::ObjectsChanged => "objectsChanged",
-            Self::ObjectsPruned => "objectsPruned",
-        }
+crate::words! {
+    // The word of each is the name of its field in `spec.limits`.
+    /// What a limit counts.
+    #[derive(
+        Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+    )]
+    #[serde(rename_all = "camelCase")]
+    pub enum Limited {
+        /// Elements or fields set in objects that others made.
+        ElementsAdded = "elementsAdded",
+        /// Elements removed from objects that others made.
+        ElementsRemoved = "elementsRemoved",
+        /// Objects that the policy made, with other content.
+        ObjectsChanged = "objectsChanged",
+        /// Objects that the policy made, deleted.
+        ObjectsPruned = "objectsPruned",
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Class;
 
 /// Makes the enum, its words, its classes and what `transom explain` says, from one table.
-macro_rules! words {
+macro_rules! reasons {
     ($($word:ident, $class:ident: $meaning:literal, $remedy:literal;)*) => {
         /// A reason of the agent itself.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,7 @@ macro_rules! words {
     };
 }
 
-words! {
+reasons! {
     // States without a failure.
     InSync, Held: "The objects match the desired state.", "Nothing to do.";
     Suspended, Held: "The policy is suspended.", "Set spec.suspend of the policy to false.";

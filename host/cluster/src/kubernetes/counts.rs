@@ -2,76 +2,39 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verb {
-    /// Creates an object.
-    Create,
-    /// Replaces fields of an object that the agent made.
-    Update,
-    /// Sets fields of a user's object.
-    Patch,
-    /// Removes an object.
-    Delete,
-    /// Reads one object.
-    Get,
-    /// Reads a page of objects.
-    List,
-    /// Starts a watch.
-    Watch,
-}
-
-impl Verb {
-    /// Every verb.
-    pub const ALL: [Self; 7] = [
-        Self::Create,
-        Self::Update,
-        Self::Patch,
-        Self::Delete,
-        Self::Get,
-        Self::List,
-        Self::Watch,
-    ];
-
-    /// The word for a metric's label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-        }
+transom_api::words! {
+    /// What a request does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Verb {
+        /// Creates an object.
+        Create = "create",
+        /// Replaces fields of an object that the agent made.
+        Update = "update",
+        /// Sets fields of a user's object.
+        Patch = "patch",
+        /// Removes an object.
+        Delete = "delete",
+        /// Reads one object.
+        Get = "get",
+        /// Reads a page of objects.
+        List = "list",
+        /// Starts a watch.
+        Watch = "watch",
     }
 }
 
-/// What a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
-    /// Primaries, inputs and outputs of policies.
-    Work,
-    /// The lease of the leader.
-    Lease,
-    /// The status of policies.
-    Status,
-    /// Events.
-    Event,
-}
-
-impl Purpose {
-    /// Every purpose.
-    pub const ALL: [Self; 4] = [Self::Work, Self::Lease, Self::Status, Self::Event];
-
-    /// The word for a metric's label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Work => "work",
-            Self::Lease => "lease",
-            Self::Status => "status",
-            Self::Event => "event",
-        }
+transom_api::words! {
+    /// What a request is for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Purpose {
+        /// Primaries, inputs and outputs of policies.
+        Work = "work",
+        /// The lease of the leader.
+        Lease = "lease",
+        /// The status of policies.
+        Status = "status",
+        /// Events.
+        Event = "event",
     }
 }
 

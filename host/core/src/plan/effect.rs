@@ -27,38 +27,25 @@ pub struct Effect {
     pub element: String,
 }
 
-/// What happens to an object, an element or a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verb {
-    /// An object that the policy makes.
-    Created,
-    /// An object that the policy made, with other content.
-    Updated,
-    /// An object that the policy made.
-    Deleted,
-    /// A new element of a list of an object that others made.
-    Added,
-    /// An element of such a list.
-    Removed,
-    /// An element of such a list, with other content.
-    Replaced,
-    /// A field of an object that others made, or a list whose elements only get a time.
-    Set,
-}
-
-impl Verb {
-    /// One word, for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Updated => "updated",
-            Self::Deleted => "deleted",
-            Self::Added => "added",
-            Self::Removed => "removed",
-            Self::Replaced => "replaced",
-            Self::Set => "set",
-        }
+transom_api::words! {
+    /// What happens to an object, an element or a field.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Verb {
+        /// An object that the policy makes.
+        Created = "created",
+        /// An object that the policy made, with other content.
+        Updated = "updated",
+        /// An object that the policy made.
+        Deleted = "deleted",
+        /// A new element of a list of an object that others made.
+        Added = "added",
+        /// An element of such a list.
+        Removed = "removed",
+        /// An element of such a list, with other content.
+        Replaced = "replaced",
+        /// A field of an object that others made, or a list whose elements only get a time.
+        Set = "set",
     }
 }
 
