@@ -91,12 +91,8 @@ fn taint(place: &Place<'_>) -> Result<Taint, InvalidField> {
     Ok(Taint {
         key: place.get("key").required_text()?,
         value: place.get("value").text()?.unwrap_or_default(),
-        effect: match effect.required_text()?.as_str() {
-            "NoSelect" => Effect::NoSelect,
-            "PreferNoSelect" => Effect::PreferNoSelect,
-            "NoSelectIfNew" => Effect::NoSelectIfNew,
-            _ => return Err(effect.not("NoSelect, PreferNoSelect or NoSelectIfNew")),
-        },
+        effect: Effect::parse(&effect.required_text()?)
+            .ok_or_else(|| effect.not("NoSelect, PreferNoSelect or NoSelectIfNew"))?,
         added_seconds: place.get("timeAdded").time()?,
     })
 }

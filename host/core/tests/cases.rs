@@ -366,15 +366,10 @@ fn tainting(owned: &Value) -> Policy {
 }
 
 fn wanted_taint(given: &Value) -> Wanted {
-    let effect = match text(given, "effect") {
-        "NoSelect" => Effect::NoSelect,
-        "PreferNoSelect" => Effect::PreferNoSelect,
-        _ => Effect::NoSelectIfNew,
-    };
     Wanted {
         key: text(given, "key").to_owned(),
         value: given["value"].as_str().unwrap_or_default().to_owned(),
-        effect,
+        effect: Effect::parse(text(given, "effect")).unwrap(),
     }
 }
 

@@ -9,17 +9,26 @@ use serde::{Deserialize, Serialize};
 pub const MANAGED_CLUSTER: (&str, &str) =
     ("cluster.open-cluster-management.io/v1", "ManagedCluster");
 
-/// What a taint does to placement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effect {
-    /// `NoSelect`.
-    #[default]
-    NoSelect,
-    /// `PreferNoSelect`.
-    PreferNoSelect,
-    /// `NoSelectIfNew`.
-    NoSelectIfNew,
+transom_api::words! {
+    /// What a taint does to placement.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Effect {
+        /// The cluster is not selected.
+        #[default]
+        NoSelect = "NoSelect",
+        /// The cluster is selected only if there are too few others.
+        PreferNoSelect = "PreferNoSelect",
+        /// The cluster is not selected anew.
+        NoSelectIfNew = "NoSelectIfNew",
+    }
+}
+
+impl Effect {
+    /// The effect that a ManagedCluster names by this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == word)
+    }
 }
 
 /// Status of a condition. Absent conditions are not in the list; a malformed one is `InvalidObject`.

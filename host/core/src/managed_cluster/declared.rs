@@ -3,7 +3,7 @@
 
 use super::view;
 use crate::contract::description::Read;
-use crate::contract::taints::{Condition, Effect, MANAGED_CLUSTER, ManagedCluster, Status, Taint};
+use crate::contract::taints::{Condition, MANAGED_CLUSTER, ManagedCluster, Status, Taint};
 use crate::failure::InvalidField;
 use crate::object::Object;
 use crate::projection::Declared;
@@ -186,17 +186,14 @@ fn condition(condition: &Condition) -> Value {
 }
 
 fn taint(taint: &Taint) -> Value {
-    let effect = match taint.effect {
-        Effect::NoSelect => "NoSelect",
-        Effect::PreferNoSelect => "PreferNoSelect",
-        Effect::NoSelectIfNew => "NoSelectIfNew",
-    };
-    json!({"key": taint.key, "value": taint.value, "effect": effect, "timeAdded": taint.added_seconds.map(format_rfc3339)})
+    let added = taint.added_seconds.map(format_rfc3339);
+    json!({"key": taint.key, "value": taint.value, "effect": taint.effect.as_str(), "timeAdded": added})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::taints::Effect;
     use crate::reference::ObjectRef;
 
     fn read(fields: &[&str]) -> Read {

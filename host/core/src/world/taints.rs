@@ -1,7 +1,7 @@
 //! The taints world: a guest says which taints a ManagedCluster carries, among the keys that the policy owns.
 
 use super::{Answer, Granted, Lowering, World};
-use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
+use crate::contract::taints::{Decision, MANAGED_CLUSTER, Wanted};
 use crate::failure::{Class, Failure};
 use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::{Desired, Elements, Field, Fields};
@@ -122,7 +122,7 @@ impl Answer for Decision {
                          key,
                          value,
                          effect: kind,
-                     }: &Wanted| json!({"key": key, "value": value, "effect": effect(*kind)});
+                     }: &Wanted| json!({"key": key, "value": value, "effect": kind.as_str()});
         Some(json!({"taints": wanted.iter().map(taint).collect::<Vec<_>>()}))
     }
 }
@@ -185,19 +185,6 @@ fn taint(wanted: &Wanted) -> Map<String, Value> {
     if !wanted.value.is_empty() {
         taint.insert("value".to_owned(), wanted.value.as_str().into());
     }
-    taint.insert("effect".to_owned(), effect(wanted.effect).into());
+    taint.insert("effect".to_owned(), wanted.effect.as_str().into());
     taint
-}
-
-/// The effects, as a ManagedCluster names them.
-pub(super) const EFFECTS: [(Effect, &str); 3] = [
-    (Effect::NoSelect, "NoSelect"),
-    (Effect::PreferNoSelect, "PreferNoSelect"),
-    (Effect::NoSelectIfNew, "NoSelectIfNew"),
-];
-
-fn effect(effect: Effect) -> &'static str {
-    let mut all = EFFECTS.into_iter();
-    let named = all.find(|(one, _)| *one == effect);
-    named.map(|(_, name)| name).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 
 use super::Checked;
 use crate::contract::objects::Apply;
-use crate::contract::taints::Wanted;
+use crate::contract::taints::{Effect, Wanted};
 use crate::failure::Failure;
 use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::Field;
@@ -97,17 +97,13 @@ fn wanted(taint: &Value) -> Option<Wanted> {
     if !map.keys().all(known) {
         return None;
     }
-    let effect = text(map, "effect")?;
-    let effect = taints::EFFECTS
-        .into_iter()
-        .find(|(_, name)| *name == effect);
     Some(Wanted {
         key: text(map, "key")?.to_owned(),
         value: match map.get("value") {
             None | Some(Value::Null) => String::new(),
             Some(value) => value.as_str()?.to_owned(),
         },
-        effect: effect?.0,
+        effect: Effect::parse(text(map, "effect")?)?,
     })
 }
 
