@@ -4,10 +4,9 @@ use crate::args::run::RunArgs;
 use crate::command::render::{Rendered, difference, marks};
 use crate::controller::Controller;
 use crate::output::Screen;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use transom_core::object::Object;
-use transom_core::plan::Step;
-use transom_core::projection::path::keys;
+use transom_core::plan::{Step, effect};
 
 /// The metadata that a server sets: no policy writes it.
 const SET_BY_SERVER: [&str; 6] = [
@@ -34,7 +33,7 @@ pub(crate) async fn print(controller: &Controller, screen: &Screen) {
                 _ => controller.connections.read(step.target()).await,
             };
             match before {
-                Ok(before) => all.push(rendered(&key.policy, step, before)),
+                Ok(before) => all.push(rendered(&key.policy, &step, before)),
                 Err(failure) => screen.note(format_args!("{}: {}", step.target(), failure.message)),
             }
         }
@@ -48,41 +47,13 @@ pub(crate) async fn print(controller: &Controller, screen: &Screen) {
     }
 }
 
-fn rendered(policy: &str, step: Step, before: Option<Object>) -> Rendered {
-    let reference = step.target().clone();
-    let after = match step {
-        Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
-        Step::Patch { fields, .. } => before.clone().map(|mut object| {
-            fields
-                .into_iter()
-                .for_each(|(path, value)| set(&mut object.body, &keys(&path), value));
-            object
-        }),
-        Step::Delete { .. } => None,
-    };
+fn rendered(policy: &str, step: &Step, before: Option<Object>) -> Rendered {
+    let after = effect::after(step, before.clone());
     Rendered {
-        reference,
+        reference: step.target().clone(),
         policies: vec![policy.to_owned()],
         before: before.map(plain),
         after: after.map(plain),
-    }
-}
-
-/// Sets the field under these keys; null removes it.
-fn set(body: &mut Value, path: &[String], value: Value) {
-    let Value::Object(map) = body else { return };
-    match path {
-        [] => {}
-        [last] if value.is_null() => drop(map.remove(last)),
-        [last] => drop(map.insert(last.clone(), value)),
-        [name, rest @ ..] => {
-            let next = map.entry(name.clone());
-            set(
-                next.or_insert_with(|| Value::Object(Map::new())),
-                rest,
-                value,
-            );
-        }
     }
 }
 
@@ -138,19 +109,19 @@ mod tests {
             ),
             (delete(), None),
         ] {
-            let shown = rendered("p", step, Some(before.clone()));
+            let shown = rendered("p", &step, Some(before.clone()));
             assert_eq!(shown.after.map(|object| object.body), after);
             assert_eq!(shown.before.unwrap().body["metadata"], json!({"name": "c"}));
         }
         let made = rendered(
             "p",
-            Step::Create {
+            &Step::Create {
                 desired: before.clone(),
             },
             None,
         );
         assert!(made.before.is_none() && made.after.is_some());
-        let bare = rendered("p", patch(json!([])), Some(object(json!({}))));
+        let bare = rendered("p", &patch(json!([])), Some(object(json!({}))));
         assert_eq!(bare.after.unwrap().body, json!({"spec": {"taints": []}}));
     }
 }
