@@ -4,6 +4,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
+/// What the text of a digest begins with.
+const PREFIX: &str = "sha256:";
+
 /// SHA-256 of something, shown as `sha256:<hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -19,6 +22,11 @@ impl Digest {
         let mut bytes = Vec::new();
         feed(&mut bytes, value);
         Self::of_bytes(&bytes)
+    }
+
+    /// Its 64 hexadecimal digits.
+    pub fn hex(&self) -> String {
+        self.to_string().split_off(PREFIX.len())
     }
 
     /// Its first eight bytes.
@@ -102,9 +110,16 @@ impl Part<'_> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
+        f.write_str(PREFIX)?;
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
+}
+
+/// Whether a text has the form of a digest: `sha256:` and 64 hexadecimal digits.
+pub fn is_digest(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix(PREFIX)
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(is_hex))
 }
 
 /// Writes each value with its kind and length in front, so that different values never give the same bytes. All bytes
@@ -196,5 +211,8 @@ mod tests {
             shown,
             "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
         );
+        assert_eq!(format!("sha256:{}", Digest::of_bytes(b"").hex()), shown);
+        assert!(is_digest(&shown) && !is_digest(&Digest::of_bytes(b"").hex()));
+        assert!(!is_digest(&shown.to_uppercase()) && !is_digest(&format!("{shown}0")));
     }
 }

@@ -65,9 +65,7 @@ impl Revision {
 
 /// The short form of a revision's digest, for people and for names.
 pub fn short(id: &Digest) -> String {
-    let id = id.to_string();
-    let hex = id.trim_start_matches("sha256:");
-    hex.chars().take(SHORT).collect()
+    id.hex().chars().take(SHORT).collect()
 }
 
 /// A revision that is not active yet.

@@ -8,10 +8,9 @@ use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
 use crate::limits::printable;
-use sha2::{Digest, Sha256};
-use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use transom_core::digest::Digest;
 use transom_core::policy::budget::MEMORY_BYTES;
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use wasmtime::component::Component;
@@ -41,23 +40,13 @@ pub(crate) struct Compiled {
     counted: u64,
 }
 
-/// `sha256:` and 64 hexadecimal digits.
-pub fn digest(bytes: &[u8]) -> String {
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
 impl Inner {
     /// The code of these bytes: at once when a guest already runs it, else compiled after those before it. In haste
     /// only what is cheap to compile is compiled.
     pub(crate) fn compiled(&self, bytes: &[u8], hasty: bool) -> Result<Arc<Compiled>, LoadError> {
         let size = bytes.len() as u64;
         at_most("its size in bytes", size, self.options.max_component_bytes)?;
-        let digest = digest(bytes);
+        let digest = Digest::of_bytes(bytes).to_string();
         if let Some(found) = self.find(&digest) {
             return Ok(found);
         }

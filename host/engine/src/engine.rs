@@ -3,7 +3,7 @@
 
 use crate::bindings;
 use crate::call::CallState;
-use crate::compile::{Compiled, digest};
+use crate::compile::Compiled;
 use crate::compiled::Cache;
 use crate::compiler::Compiler;
 use crate::config::config;
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+use transom_core::digest::Digest;
 use wasmtime::component::Linker;
 
 /// How an engine is made.
@@ -170,7 +171,7 @@ impl Engine {
         allocation: Allocation,
         mut options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        options.trusted.push(digest(HOSTILE));
+        options.trusted.push(Digest::of_bytes(HOSTILE).to_string());
         let setup = |error: wasmtime::Error| EngineError::Setup(error.to_string());
         let mut without_log = Linker::new(&wasm);
         bindings::offer_panic(&mut without_log).map_err(setup)?;

@@ -15,6 +15,7 @@ use tokio_rustls::rustls::crypto::ring;
 use transom_artifacts::registry::{Access, Registries};
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Pulled, Unread};
+use transom_core::digest::Digest;
 use transom_core::policy::component::{Image, Source};
 use wit_component::DecodedWasm;
 
@@ -143,7 +144,7 @@ pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
         .with_context(|| format!("failed to write `{}`", args.output.display()))?;
     screen.line(format_args!(
         "component {}",
-        transom_engine::digest(&pulled.bytes)
+        Digest::of_bytes(&pulled.bytes)
     ));
     screen.line(format_args!("manifest  {}", pulled.manifest));
     Ok(Ending::Right)

@@ -13,7 +13,7 @@ use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::{OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE, OciDescriptor};
 use serde_json::Value;
 use transom_api::KnownReason;
-use transom_core::digest::Digest;
+use transom_core::digest::{Digest, is_digest};
 use transom_core::policy::component::Image;
 
 /// The annotation by which cosign tells signatures from attestations; a hint.
@@ -193,10 +193,6 @@ fn layers(manifest: &Value) -> Vec<(OciDescriptor, Option<String>)> {
     };
     let all = manifest.get("layers").and_then(Value::as_array);
     all.into_iter().flatten().filter_map(layer).collect()
-}
-
-fn is_digest(text: &str) -> bool {
-    Image::parse(&format!("r.r/r@{text}")).is_some()
 }
 
 /// Whether a registry says that it has no such thing, or answers with something else.

@@ -1,8 +1,8 @@
 //! Paths of the agent's own files, from the names of objects. Different names have different paths.
 
 use super::own::STATUS;
-use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
+use transom_core::digest::Digest;
 use transom_core::reference::ObjectRef;
 
 /// The longest part of a file name that one name may fill unchanged, in bytes.
@@ -71,11 +71,9 @@ pub(super) fn segment(name: &str) -> String {
 
 /// The first 16 bytes of SHA-256, as hex.
 pub(super) fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut hex = Digest::of_bytes(bytes).hex();
+    hex.truncate(32);
+    hex
 }
 
 #[cfg(test)]

@@ -264,8 +264,7 @@ impl Failing {
 
 /// Tells a primary from the others of its policy, without its name.
 fn mark(primary: &ObjectRef) -> String {
-    let digest = Digest::of(&json!(primary)).to_string();
-    let hex = digest.trim_start_matches("sha256:");
+    let hex = Digest::of(&json!(primary)).hex();
     hex.chars().take(MARK).collect()
 }
 

@@ -1,9 +1,9 @@
 //! PEM blocks, the facts of X.509 certificates, and whether a private key belongs to a certificate. Verifies no
 //! signature, and keeps no byte of a key.
 
+use crate::digest::Digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sha2::{Digest as _, Sha256};
 use x509_cert::Certificate;
 use x509_cert::der::asn1::AnyRef;
 use x509_cert::der::{Decode as _, Reader as _, SliceReader, Tag, Tagged as _};
@@ -86,10 +86,7 @@ pub(crate) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
     let seconds =
         |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).ok();
     let facts = CertificateFacts {
-        fingerprint: Sha256::digest(der)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect(),
+        fingerprint: Digest::of_bytes(der).hex(),
         starts_seconds: seconds(content.validity().not_before)?,
         ends_seconds: seconds(content.validity().not_after)?,
         is_ca: says_ca.unwrap_or(!modern),

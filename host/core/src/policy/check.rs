@@ -6,6 +6,7 @@ mod write;
 use super::component::Source;
 use super::manifest::{Manifest, PolicyError};
 use super::{Policy, PrimaryRule, ReadRule, WriteRule, ask, verify};
+use crate::digest::is_digest;
 use crate::pattern::Pattern;
 use crate::pattern::template::{Names, Template};
 use crate::policy::selector::Selector;
@@ -179,12 +180,7 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
     }
     Source::parse(&spec.component)
         .map_err(|why| PolicyError::new(format!("{field}.component"), why))?;
-    let hexadecimal = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let well_formed = |digest: &String| {
-        let hex = digest.strip_prefix("sha256:");
-        hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(hexadecimal))
-    };
-    if !spec.digest.as_ref().is_none_or(well_formed) {
+    if !spec.digest.as_deref().is_none_or(is_digest) {
         let why = "is not sha256: and 64 hexadecimal digits";
         return wrong(format!("{field}.digest"), why);
     }

@@ -1,5 +1,6 @@
 //! Where a policy says that a component comes from: the text of `component`, parsed.
 
+use crate::digest::is_digest;
 use crate::reference::dns::{is_label, is_subdomain};
 use crate::reference::{LOCAL, ObjectRef};
 use std::collections::BTreeSet;
@@ -129,12 +130,6 @@ fn is_tag(text: &str) -> bool {
     bytes.next().is_some_and(is_word)
         && bytes.all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
         && text.len() <= TAG
-}
-
-fn is_digest(text: &str) -> bool {
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    text.strip_prefix("sha256:")
-        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(is_hex))
 }
 
 impl Source {
