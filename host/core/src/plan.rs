@@ -203,12 +203,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan of at most one step.
-    pub fn new(key: &Key, step: Option<Step>) -> Self {
+    /// A plan of steps that do not wait for others.
+    pub fn new(key: &Key, steps: impl IntoIterator<Item = Step>) -> Self {
         Self {
             policy: key.policy.to_string(),
             primary: (*key.primary).clone(),
-            steps: step.into_iter().collect(),
+            steps: steps.into_iter().collect(),
             pruned: BTreeSet::new(),
         }
     }

@@ -7,7 +7,6 @@ use crate::output::{Ending, Screen};
 use crate::{args::OutputFormat, controller::connections::Connections};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::labels::{APPROVED, APPROVED_BY, APPROVED_GROUPS, MANAGED_BY, MANAGER};
 use transom_api::{API_VERSION, KIND};
@@ -21,6 +20,7 @@ use transom_core::rollout::history::{
     History, OBJECT_API_VERSION, OBJECT_KIND, Record, leaves, merge_patch,
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
+use transom_core::work::Key;
 
 /// How a digest begins.
 const DIGEST: &str = "sha256:";
@@ -276,17 +276,13 @@ impl Opened {
     }
 
     async fn patch(&self, object: &Object, fields: Vec<(String, Value)>) -> anyhow::Result<()> {
-        let plan = Plan {
-            policy: FIELD_MANAGER.to_owned(),
-            primary: object.reference.clone(),
-            steps: vec![Step::Patch {
-                reference: object.reference.clone(),
-                version: object.version.clone(),
-                fields,
-            }],
-            pruned: BTreeSet::new(),
+        let step = Step::Patch {
+            reference: object.reference.clone(),
+            version: object.version.clone(),
+            fields,
         };
-        let outcome = self.cluster.apply(plan).await;
+        let key = Key::new(&FIELD_MANAGER.into(), &object.reference);
+        let outcome = self.cluster.apply(Plan::new(&key, [step])).await;
         match outcome.failure() {
             Some((_, failure)) => bail!("{}: {}", failure.reason.as_str(), failure.message),
             None => Ok(()),

@@ -6,9 +6,10 @@ pub(super) mod keeper;
 
 use crate::policies::components::{Components, Local};
 pub(super) use earlier::{pulled, restore, unkept};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
+use transom_api::{API_VERSION, KIND};
 use transom_artifacts::Unread;
 use transom_cluster::{Cluster, ReadFailure};
 use transom_core::digest::Digest;
@@ -16,6 +17,7 @@ use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
+use transom_core::work::Key;
 
 /// The label of every kept revision.
 const ALL: (&str, &str) = (MANAGED_BY, MANAGER);
@@ -200,7 +202,9 @@ async fn write(
         return Ok(());
     }
     let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
-    let outcome = cluster.apply(plan_of(policy, steps)).await;
+    let primary = ObjectRef::local(API_VERSION, KIND, None, policy);
+    let plan = Plan::new(&Key::new(&policy.into(), &primary), steps);
+    let outcome = cluster.apply(plan).await;
     if let Some((_, failure)) = outcome.failure() {
         return Err(failure.clone());
     }
@@ -211,14 +215,4 @@ async fn write(
         history.put(&target.name, object.as_ref().and_then(Record::read));
     }
     Ok(())
-}
-
-/// A plan that writes revisions of a policy.
-fn plan_of(policy: &str, steps: Vec<Step>) -> Plan {
-    Plan {
-        policy: policy.to_owned(),
-        primary: ObjectRef::local(transom_api::API_VERSION, transom_api::KIND, None, policy),
-        steps,
-        pruned: BTreeSet::new(),
-    }
 }

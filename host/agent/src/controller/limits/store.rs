@@ -4,7 +4,6 @@
 use super::there::{There, Writer};
 use super::{Controller, Kept};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use transom_api::KnownReason;
@@ -198,12 +197,7 @@ impl Controller {
                 changed,
             },
         };
-        let plan = Plan {
-            policy: MANAGER.to_owned(),
-            primary: place.clone(),
-            steps: vec![step],
-            pruned: BTreeSet::new(),
-        };
+        let plan = Plan::new(&Key::new(&MANAGER.into(), place), [step]);
         there.unanswered = Some((entry.to_owned(), text));
         let written = self.connections.apply_one(plan).await;
         let unanswered = |failed: &WriteFailure| Class::of(failed.reason) == Class::Unreachable;
