@@ -10,7 +10,7 @@ use crate::stamp::Stamp;
 use std::collections::BTreeSet;
 use std::fmt;
 use transom_api::policy::bounds::{FEW, MANY};
-use transom_api::policy::{LabelExpression, LabelOperator, LabelSelectorSpec};
+use transom_api::policy::{LabelOperator, LabelSelectorSpec};
 
 /// A checked selector. Its text is that of the API: `a=b,c in (d,e),!f`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,15 +49,13 @@ impl Selector {
         at_most(&expressions, &spec.match_expressions, FEW)?;
         let mut terms = BTreeSet::new();
         for (key, value) in labels {
-            let one = LabelExpression {
-                key: key.clone(),
-                operator: LabelOperator::In,
-                values: vec![value.clone()],
-            };
-            terms.insert(term(&format!("{field}.matchLabels"), &one)?);
+            let field = format!("{field}.matchLabels");
+            let values = std::slice::from_ref(value);
+            terms.insert(Term::parse(&field, key, LabelOperator::In, values)?);
         }
         for (index, one) in spec.match_expressions.iter().enumerate() {
-            terms.insert(term(&format!("{expressions}[{index}]"), one)?);
+            let field = format!("{expressions}[{index}]");
+            terms.insert(Term::parse(&field, &one.key, one.operator, &one.values)?);
         }
         Ok(Self(terms))
     }
@@ -68,14 +66,7 @@ impl Selector {
     /// As for [`Selector::parse`].
     pub fn of(place: &str, terms: &[LabelTerm]) -> Result<Self, PolicyError> {
         at_most(place, terms, FEW)?;
-        let one = |one: &LabelTerm| {
-            let one = LabelExpression {
-                key: one.key.clone(),
-                operator: one.operator,
-                values: one.values.clone(),
-            };
-            term(place, &one)
-        };
+        let one = |one: &LabelTerm| Term::parse(place, &one.key, one.operator, &one.values);
         terms.iter().map(one).collect::<Result<_, _>>().map(Self)
     }
 
@@ -130,33 +121,33 @@ impl Selector {
     }
 }
 
-fn term(field: &str, one: &LabelExpression) -> Result<Term, PolicyError> {
-    let wrong = |field: &str, why: String| Err(PolicyError::new(field, why));
-    if !dns::is_qualified_name(&one.key) {
-        return wrong(field, format!("`{}` is not the key of a label", one.key));
-    }
-    at_most(&format!("{field}.values"), &one.values, MANY)?;
-    unique(&format!("{field}.values"), one.values.iter())?;
-    let fits = |value: &String| value.is_empty() || dns::is_label_value(value);
-    if let Some(value) = one.values.iter().find(|value| !fits(value)) {
-        return wrong(field, format!("`{value}` is not the value of a label"));
-    }
-    let compares = matches!(one.operator, LabelOperator::In | LabelOperator::NotIn);
-    match (compares, one.values.is_empty()) {
-        (true, true) => wrong(
-            field,
-            format!("{:?} needs at least one value", one.operator),
-        ),
-        (false, false) => wrong(field, format!("{:?} has no values", one.operator)),
-        _ => Ok(Term {
-            key: one.key.as_str().into(),
-            operator: one.operator,
-            values: one
-                .values
-                .iter()
-                .map(|value| value.as_str().into())
-                .collect(),
-        }),
+impl Term {
+    fn parse(
+        field: &str,
+        key: &str,
+        operator: LabelOperator,
+        values: &[String],
+    ) -> Result<Self, PolicyError> {
+        let wrong = |why: String| Err(PolicyError::new(field, why));
+        if !dns::is_qualified_name(key) {
+            return wrong(format!("`{key}` is not the key of a label"));
+        }
+        at_most(&format!("{field}.values"), values, MANY)?;
+        unique(&format!("{field}.values"), values.iter())?;
+        let fits = |value: &String| value.is_empty() || dns::is_label_value(value);
+        if let Some(value) = values.iter().find(|value| !fits(value)) {
+            return wrong(format!("`{value}` is not the value of a label"));
+        }
+        let compares = matches!(operator, LabelOperator::In | LabelOperator::NotIn);
+        match (compares, values.is_empty()) {
+            (true, true) => wrong(format!("{operator:?} needs at least one value")),
+            (false, false) => wrong(format!("{operator:?} has no values")),
+            _ => Ok(Self {
+                key: key.into(),
+                operator,
+                values: values.iter().map(|value| value.as_str().into()).collect(),
+            }),
+        }
     }
 }
 
