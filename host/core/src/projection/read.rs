@@ -2,6 +2,8 @@
 //! whole; `Paths::retain` cuts them later.
 
 use super::{Node, Paths};
+use serde::Deserialize as _;
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -86,16 +88,8 @@ impl<'de> Visitor<'de> for Part<'_> {
         Ok(value.into())
     }
 
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = access.next_element()? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
+    fn visit_seq<A: SeqAccess<'de>>(self, access: A) -> Result<Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(access))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
