@@ -4,6 +4,7 @@
 use super::folder::Folder;
 use super::tree::{OBJECTS, PATCHES, Stamp, gone};
 use rustix::fs::{FileType, Mode};
+use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -209,8 +210,8 @@ fn take(path: &Path) -> io::Result<Held> {
         Err(error) => return Err(error.into()),
     }
     let folder = Folder::open(path)?;
-    let owner = folder.stat()?.st_uid;
-    if let Some(us) = user().filter(|us| *us != owner) {
+    let (owner, us) = (folder.stat()?.st_uid, geteuid().as_raw());
+    if us != owner {
         return Err(refused(format!(
             "it belongs to the user {owner}, and the agent runs as {us}"
         )));
@@ -225,13 +226,6 @@ fn take(path: &Path) -> io::Result<Held> {
         folder.make(Path::new(part))?.allow(Mode::RWXU)?;
     }
     Ok(Held { id, _lock: lock })
-}
-
-/// The effective user of the process; `None` where the system does not report it in a file.
-fn user() -> Option<u32> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Fails if the agent did not make the folder: then another user controls its content, and who reads it.
