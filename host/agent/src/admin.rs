@@ -14,13 +14,14 @@ use routes::Authorizer;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tracing::{debug, info};
 use transom_cluster::kubernetes::Reviews;
+use transom_core::share::lock::MutexExt as _;
 
 /// Maximum number of connections. At the limit a new connection closes the oldest one, so that idle connections cannot
 /// shut a health probe out.
@@ -178,13 +179,9 @@ impl ConnectionLimit {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a place. When all are taken, notifies the `leave` of the oldest peer.
     fn enter(self: &Arc<Self>, leave: &Arc<Notify>) -> Place {
-        let mut held = self.held();
+        let mut held = self.held.locked();
         if held.leave.len() >= self.most {
             held.dismiss();
         }
@@ -199,7 +196,7 @@ impl ConnectionLimit {
 
     /// Notifies the oldest peer to leave.
     fn dismiss(&self) {
-        self.held().dismiss();
+        self.held.locked().dismiss();
     }
 }
 
@@ -213,7 +210,7 @@ impl Held {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.limit.held().leave.remove(&self.came);
+        self.limit.held.locked().leave.remove(&self.came);
     }
 }
 
@@ -242,6 +239,6 @@ mod tests {
         assert_eq!(told(), [false, true, false, false]);
         limit.dismiss();
         assert_eq!(told(), [false, false, true, false]);
-        assert_eq!(limit.held().leave.len(), 1);
+        assert_eq!(limit.held.locked().leave.len(), 1);
     }
 }

@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use transom_core::redact::visible::{visible, visible_lines};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::time::format_rfc3339;
 
 /// How a command ends, worst last.
@@ -77,20 +78,14 @@ impl Screen {
     /// The first error of writing to standard output, if there was one. A closed pipe is no error: its reader has read
     /// enough.
     pub(crate) fn lost(&self) -> Option<io::Error> {
-        self.lost
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.lost.locked().take()
     }
 
     fn keep(&self, written: io::Result<()>) {
         if let Err(error) = written
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            self.lost
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get_or_insert(error);
+            self.lost.locked().get_or_insert(error);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::metrics;
 use std::collections::BTreeMap;
 use std::panic;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tracing::{Level, Metadata, debug, error, info, warn};
 use tracing_subscriber::filter::filter_fn;
@@ -20,6 +20,7 @@ use transom_api::{KnownReason, State};
 use transom_core::metrics::Attempt;
 use transom_core::plan::Outcome;
 use transom_core::report::Report;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::share::often::{Allowance, LOG_BYTES};
 use transom_core::signal::{PolicySignal, Signal};
 use transom_core::work::{Cause, Key, WorkItem};
@@ -211,7 +212,7 @@ fn is_within_limit(policy: &Arc<str>, bytes: usize) -> bool {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let now = START.elapsed().as_secs();
     let verdict = {
-        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = LOGGED.locked();
         if !logged.contains_key(policy) {
             // Policies that are gone, or silent, are forgotten.
             logged.retain(|_, allowance| !allowance.is_over(now));

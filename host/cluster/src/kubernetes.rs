@@ -41,11 +41,12 @@ use follow::Follow;
 use resources::Resources;
 use shared::Shared;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use transom_core::observation::Unreadable;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::watches::{Keep, Scope, Watches};
 
 /// One API server as a cluster. Safe to share between threads; dropping it ends its watches.
@@ -71,11 +72,6 @@ impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// Locks a mutex. A poisoned one is usable, because no panic leaves a value half changed.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whole milliseconds.
@@ -171,7 +167,7 @@ impl Kubernetes {
     /// Sets what is watched: starts, stops and restarts watches, and returns at once. The objects of a watch that ends
     /// are not reported as gone. Must be called inside a tokio runtime.
     pub fn watch(&self, wanted: Watches) {
-        let mut following = locked(&self.following);
+        let mut following = self.following.locked();
         let wanted = watching::aligned(wanted);
         following.retain(|scope, _| {
             let still = wanted.contains_key(&**scope);

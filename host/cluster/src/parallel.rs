@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::panic;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
+use transom_core::share::lock::MutexExt as _;
 
 /// The most threads: what they parse is in memory at the same time.
 const MOST: usize = 8;
@@ -46,7 +47,7 @@ pub(crate) fn in_batches<T: Send, R: Send, E: Send>(
     let failed = AtomicBool::new(false);
     // Batches are handed out in order, so every batch before one that fails is worked on.
     let next = || {
-        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = left.locked();
         let (number, first, items) = &mut *left;
         let batch = first
             .take()

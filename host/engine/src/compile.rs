@@ -9,9 +9,10 @@ use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
 use crate::limits::printable;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use transom_core::digest::Digest;
 use transom_core::policy::budget::MEMORY_BYTES;
+use transom_core::share::lock::MutexExt as _;
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use wasmtime::component::Component;
 
@@ -50,7 +51,7 @@ impl Inner {
         if let Some(found) = self.find(&digest) {
             return Ok(found);
         }
-        if let Some(refused) = lock(&self.refused).get(&digest) {
+        if let Some(refused) = self.refused.locked().get(&digest) {
             return Err(refused.clone());
         }
         let trusted = self.options.trusted.contains(&digest);
@@ -66,13 +67,12 @@ impl Inner {
         let component = match kept {
             Some(component) => component,
             None if trusted => self.code(bytes, &digest, None)?,
-            None if hasty && lock(&self.slow).contains(&digest) => return Err(LoadError::Slow),
+            None if hasty && self.slow.locked().contains(&digest) => return Err(LoadError::Slow),
             None => {
-                _turn = lock(if hasty {
-                    &self.compiling_hastily
-                } else {
-                    &self.compiling
-                });
+                _turn = match hasty {
+                    true => self.compiling_hastily.locked(),
+                    false => self.compiling.locked(),
+                };
                 if let Some(found) = self.find(&digest) {
                     return Ok(found);
                 }
@@ -101,7 +101,7 @@ impl Inner {
 
     /// Registers code for others to find, if there is room for it.
     fn take(&self, compiled: &Arc<Compiled>) -> Result<(), LoadError> {
-        let mut all = lock(&self.compiled);
+        let mut all = self.compiled.locked();
         all.retain(|_, code| code.strong_count() > 0);
         let used: u64 = all
             .values()
@@ -128,7 +128,7 @@ impl Inner {
         match error {
             // `RANGES` is found without compiling, so a patient try would find it, too.
             LoadError::TooLarge { what, .. } if hasty && what != RANGES => {
-                let mut slow = lock(&self.slow);
+                let mut slow = self.slow.locked();
                 if slow.len() >= REMEMBERED {
                     slow.pop_first();
                 }
@@ -136,7 +136,7 @@ impl Inner {
                 LoadError::Slow
             }
             LoadError::TooLarge { .. } => {
-                let mut refused = lock(&self.refused);
+                let mut refused = self.refused.locked();
                 if refused.len() >= REMEMBERED {
                     refused.pop_first();
                 }
@@ -170,13 +170,8 @@ impl Inner {
     }
 
     fn find(&self, digest: &str) -> Option<Arc<Compiled>> {
-        lock(&self.compiled).get(digest)?.upgrade()
+        self.compiled.locked().get(digest)?.upgrade()
     }
-}
-
-/// The maps stay valid even if a panic poisons a lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError> {

@@ -1,7 +1,8 @@
 //! Admits as many calls as there are instances; the others wait. Counts the ticks for all deadlines. Reads no clock:
 //! the ticker drives the waiting, too, and may rest while no call is inside.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
+use transom_core::share::lock::MutexExt as _;
 
 /// Free places and the time in ticks.
 pub(crate) struct Gate {
@@ -42,7 +43,7 @@ impl Gate {
 
     /// Waits for a place for at most so many ticks.
     pub(crate) fn enter(&self, ticks: u64) -> Option<Permit<'_>> {
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         let deadline = state.now.saturating_add(ticks);
         while state.free == 0 {
             if state.now >= deadline {
@@ -65,7 +66,7 @@ impl Gate {
 
     /// For the ticker: waits until a call is inside, whose time must be counted; false when the gate is closed.
     pub(crate) fn called(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         state.resting = true;
         while state.inside == 0 && !state.closed {
             state = self
@@ -79,13 +80,13 @@ impl Gate {
 
     /// Closes the gate: no more calls come.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        self.state.locked().closed = true;
         self.called.notify_one();
     }
 
     /// Counts one tick.
     pub(crate) fn tick(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.locked();
         state.now += 1;
         if state.waiting > 0 {
             self.changed.notify_all();
@@ -94,18 +95,13 @@ impl Gate {
 
     /// Calls that wait for a place.
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().waiting
-    }
-
-    /// The counters stay valid even if a panic poisons the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked().waiting
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.locked();
         state.free += 1;
         state.inside -= 1;
         if state.waiting > 0 {
@@ -147,7 +143,7 @@ mod tests {
         let gate = Gate::new(1);
         std::thread::scope(|scope| {
             let called = scope.spawn(|| gate.called());
-            while !gate.lock().resting {
+            while !gate.state.locked().resting {
                 std::thread::yield_now();
             }
             let inside = gate.enter(0);
@@ -155,7 +151,7 @@ mod tests {
             assert!(gate.called(), "somebody is inside");
             drop(inside);
             let closed = scope.spawn(|| gate.called());
-            while !gate.lock().resting {
+            while !gate.state.locked().resting {
                 std::thread::yield_now();
             }
             gate.close();

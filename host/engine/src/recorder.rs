@@ -2,7 +2,8 @@
 //! `recorder`, and only on demand.
 
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use transom_core::share::lock::MutexExt as _;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 /// Keeps what every linear memory held when its instance was dropped.
@@ -14,7 +15,7 @@ pub struct MemoryRecorder {
 impl MemoryRecorder {
     /// The memories of all calls since the last `take`, each whole.
     pub fn take(&self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.kept.locked())
     }
 }
 
@@ -101,11 +102,7 @@ mod owned {
                 Box::from_raw(slice_from_raw_parts_mut(self.base.as_ptr(), self.capacity))
             };
             let seen = bytes.get(..self.size).unwrap_or_default().to_vec();
-            self.recorder
-                .kept
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(seen);
+            self.recorder.kept.locked().push(seen);
         }
     }
 }

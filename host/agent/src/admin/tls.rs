@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -10,6 +10,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tracing::{info, warn};
+use transom_core::share::lock::MutexExt as _;
 
 /// Size and modification time of both files; `None` for a file that cannot be read.
 type Versions = [Option<(u64, SystemTime)>; 2];
@@ -39,7 +40,7 @@ impl Tls {
     /// The acceptor for the next connection. Reads files that changed first; while they cannot be used, the earlier
     /// ones stay in use.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.locked();
         let fingerprints = [fingerprint(&self.certificate), fingerprint(&self.key)];
         if fingerprints != held.0 {
             // Logged once for each change, not for each connection.

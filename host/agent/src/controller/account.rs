@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use transom_core::limits::{self, Kinds};
 use transom_core::object::Object;
 use transom_core::plan::desired::Open;
@@ -11,6 +11,7 @@ use transom_core::plan::fleet::Writes;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::expected::Mark;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::work::Key;
 
 /// What one reconcile read, decided and would write.
@@ -113,7 +114,7 @@ impl Accounts {
     /// Forgets every account.
     pub(crate) fn clear(&self) {
         if let Some(all) = &self.kept {
-            all.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            all.locked().clear();
         }
     }
 
@@ -127,7 +128,7 @@ impl Accounts {
     /// Changes the account of a key, if accounts are kept.
     fn change(&self, key: &Key, take: impl FnOnce(&mut Account)) {
         if let Some(all) = &self.kept {
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = all.locked();
             take(all.entry(key.clone()).or_default());
         }
     }
@@ -213,9 +214,8 @@ impl Accounts {
 
     /// Takes all accounts away.
     pub(crate) fn take(&self) -> BTreeMap<Key, Account> {
-        let all = self.kept.as_ref().map(Mutex::lock);
-        let all = all.map(|all| all.unwrap_or_else(PoisonError::into_inner));
-        all.map(|mut all| std::mem::take(&mut *all))
+        let all = self.kept.as_ref();
+        all.map(|all| std::mem::take(&mut *all.locked()))
             .unwrap_or_default()
     }
 
@@ -223,7 +223,7 @@ impl Accounts {
     pub(crate) fn all(&self) -> BTreeMap<Key, Account> {
         self.kept
             .as_ref()
-            .map(|all| all.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .map(|all| all.locked().clone())
             .unwrap_or_default()
     }
 }

@@ -4,12 +4,13 @@
 use super::Controller;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
 use transom_core::lease::replaced::{self, LEASE};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::PolicySignal;
 
 /// What is told of each policy that replaces a controller which runs.
@@ -19,13 +20,13 @@ pub(super) struct Conflicts(Mutex<BTreeMap<Arc<str>, String>>);
 impl Conflicts {
     /// What is told of a policy.
     pub(super) fn of(&self, policy: &str) -> Option<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.locked();
         all.get(policy).cloned()
     }
 
     /// Sets what is told now, and gives what was told before.
     fn replace(&self, now: BTreeMap<Arc<str>, String>) -> BTreeMap<Arc<str>, String> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.locked();
         std::mem::replace(&mut *all, now)
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use opening::server;
 use components::Followed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
@@ -22,6 +22,7 @@ use transom_core::plan::TimeAdded;
 use transom_core::policy::Policy;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::watches::{self, SecretReads};
 
 /// The connections of an agent.
@@ -75,14 +76,9 @@ impl Connections {
         self
     }
 
-    fn leadership(&self) -> MutexGuard<'_, Option<Leadership>> {
-        let leadership = self.leadership.lock();
-        leadership.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether this replica leads; without leader election it always does.
     pub(crate) fn leading(&self) -> Leading {
-        let leadership = self.leadership();
+        let leadership = self.leadership.locked();
         let leading = leadership.as_ref().map(Leadership::leading);
         leading.unwrap_or_else(Leading::always)
     }
@@ -90,7 +86,7 @@ impl Connections {
     /// Joins the leader election and waits until the holder, or a failure to learn it, is known. True when this replica
     /// leads; without leader election it always does.
     pub(crate) async fn stand(&self) -> bool {
-        if let Some(leadership) = &*self.leadership() {
+        if let Some(leadership) = &*self.leadership.locked() {
             leadership.stand();
         }
         let mut leading = self.leading();
@@ -102,7 +98,7 @@ impl Connections {
 
     /// Releases the lease, so that another replica takes over at once.
     pub(crate) async fn release(&self) {
-        let leadership = self.leadership().take();
+        let leadership = self.leadership.locked().take();
         if let Some(leadership) = leadership {
             leadership.release().await;
         }

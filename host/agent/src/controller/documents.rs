@@ -3,12 +3,13 @@
 //! for everything that it needs, and begins again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::reference::ObjectRef;
 use transom_core::share::budget::Budget;
+use transom_core::share::lock::MutexExt as _;
 
 /// An object, and at most one copy of it for the guest.
 const COPIES: usize = 2;
@@ -35,7 +36,7 @@ impl Documents {
 
     /// The room of one reconcile of a policy, still empty.
     pub(crate) fn room(&self, policy: &str) -> Room {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.shares.locked();
         let own = shares
             .get(policy)
             .and_then(Weak::upgrade)

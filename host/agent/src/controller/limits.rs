@@ -13,7 +13,7 @@ use crate::policies::active::Active;
 use crate::telemetry;
 use approved::ApprovedPlan;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
@@ -24,6 +24,7 @@ use transom_core::failure::failing::Failing;
 use transom_core::limits::{Ask, Ledger, Look, Looked, Record, Verdict};
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::PolicySignal;
 use transom_core::work::{Cause, Key};
 
@@ -68,7 +69,7 @@ impl Limits {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.policies.locked()
     }
 
     fn ledger<R>(&self, policy: &str, take: impl FnOnce(&mut Ledger) -> R) -> Option<R> {

@@ -12,17 +12,18 @@ use crate::telemetry;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use transom_api::KnownReason;
 use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
-use transom_core::catalogue::{Change, Revision};
+use transom_core::catalogue::Change;
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::PolicySignal;
 
 /// How often a new leader looks whether its workqueues have the revisions of the one before.
@@ -123,8 +124,7 @@ impl Controller {
 
     /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
     pub(crate) fn activate(self: &Arc<Self>, active: &Active, changes: &[(Arc<str>, Change)]) {
-        let activating = self.activating.lock();
-        let _one = activating.unwrap_or_else(PoisonError::into_inner);
+        let _one = self.activating.locked();
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
         let new = changes
@@ -192,13 +192,9 @@ impl Controller {
                 (!stays).then(|| Arc::clone(&queue.loaded().revision))
             });
             let mut beside: Vec<_> = replaced.collect();
-            beside.extend(self.trying().values().cloned());
+            beside.extend(self.trying.locked().values().cloned());
             (catalogue, beside)
         });
-    }
-
-    fn trying(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Revision>>> {
-        self.trying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets this replica work, each time that it becomes the leader, only once its active revisions are those of the
@@ -248,7 +244,8 @@ impl Controller {
         let policy = Arc::clone(&due.loaded.revision.policy.name);
         // Its manifest may be refused meanwhile, and then it is no candidate of the catalogue any more.
         let revision = Arc::clone(&due.loaded.revision);
-        self.trying()
+        self.trying
+            .locked()
             .insert(Arc::clone(&policy), Arc::clone(&revision));
         self.watch(&active);
         let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
@@ -270,7 +267,8 @@ impl Controller {
             _ = &mut due.outdated => failed(KnownReason::Trying, "another candidate took its place"),
         };
         // Another candidate may have taken its place.
-        self.trying()
+        self.trying
+            .locked()
             .retain(|_, tried| !Arc::ptr_eq(tried, &revision));
         let approved = match &due.approval {
             None => Approved::Nothing,

@@ -4,10 +4,11 @@
 use std::future::Future;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 use tokio::runtime::Handle;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::share::turns::Turns;
 
 /// Threads that start with the first work and end when this is dropped.
@@ -94,7 +95,7 @@ impl Pool {
 /// Drops the queued tasks and ends the threads.
 impl Drop for Pool {
     fn drop(&mut self) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.locked();
         state.closed = true;
         state.turns.clear();
         self.shared.work.notify_all();
@@ -103,7 +104,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn put(&self, task: Arc<Task>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.locked();
         if state.closed {
             return;
         }
@@ -116,7 +117,7 @@ impl Shared {
 
     /// The loop of a thread, until the pool is dropped.
     fn keep_going(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.locked();
         while !state.closed {
             let Some((policy, task)) = state.turns.take() else {
                 state.idle += 1;
@@ -133,7 +134,7 @@ impl Shared {
             drop(state);
             let begun = Instant::now();
             let again = task.go_on();
-            state = lock(&self.state);
+            state = self.state.locked();
             if state.closed {
                 // Dropping a task may wake another one, which takes the lock.
                 drop(state);
@@ -152,10 +153,10 @@ impl Shared {
 impl Task {
     /// Polls the work once, until it has to wait; returns the task when it was woken meanwhile.
     fn go_on(self: Arc<Self>) -> Option<Arc<Self>> {
-        *lock(&self.phase) = Phase::Running;
+        *self.phase.locked() = Phase::Running;
         let waker = Waker::from(Arc::clone(&self));
         {
-            let mut work = lock(&self.work);
+            let mut work = self.work.locked();
             let future = work.as_mut()?;
             let mut context = Context::from_waker(&waker);
             let poll = AssertUnwindSafe(|| future.as_mut().poll(&mut context));
@@ -166,7 +167,7 @@ impl Task {
             }
         }
         let woken = {
-            let mut phase = lock(&self.phase);
+            let mut phase = self.phase.locked();
             let woken = *phase == Phase::Woken;
             *phase = if woken { Phase::Ready } else { Phase::Waiting };
             woken
@@ -178,7 +179,7 @@ impl Task {
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
         let waited = {
-            let mut phase = lock(&self.phase);
+            let mut phase = self.phase.locked();
             let waited = *phase == Phase::Waiting;
             *phase = match *phase {
                 Phase::Waiting | Phase::Ready => Phase::Ready,
@@ -190,11 +191,6 @@ impl Wake for Task {
             self.shared.put(Arc::clone(&self));
         }
     }
-}
-
-/// Ignores poisoning: a panic of the work leaves nothing half done here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -243,7 +239,7 @@ mod tests {
             let held = Arc::clone(&held);
             pool.spawn(&Arc::from("hangs"), async move {
                 // Fails when the sender is dropped.
-                let _ = lock(&held).recv();
+                let _ = held.locked().recv();
             });
         }
         let (told, heard) = mpsc::channel();

@@ -8,7 +8,7 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -20,6 +20,7 @@ use transom_core::backoff;
 use transom_core::catalogue::{Catalogue, Entry};
 use transom_core::object::Object;
 use transom_core::report::Report;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing, Sum};
 use transom_core::time::parse_rfc3339;
@@ -99,12 +100,12 @@ impl Statuses {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Policies> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.policies.locked()
     }
 
     /// The lock is held during each write, so that no older status is written after a newer one.
     fn left(&self) -> MutexGuard<'_, BTreeMap<Key, (Report, String)>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.locked()
     }
 }
 

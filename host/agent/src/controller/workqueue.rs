@@ -6,12 +6,13 @@ use crate::controller::queue::{Queue, Queued, Request};
 use crate::policies::load::Loaded;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use transom_cluster::kubernetes::Leading;
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::{MutexExt as _, RwLockExt as _};
 use transom_core::work::{Cause, Key};
 
 /// The workqueues of all policies.
@@ -25,31 +26,23 @@ pub(crate) struct Queues {
 impl Queues {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Workqueue>> {
-        let queues = self.by_policy.read();
-        let queues = queues.unwrap_or_else(PoisonError::into_inner);
-        queues.values().cloned().collect()
+        self.by_policy.reading().values().cloned().collect()
     }
 
     /// The workqueue of a policy.
     pub(crate) fn get(&self, policy: &str) -> Option<Arc<Workqueue>> {
-        let queues = self.by_policy.read();
-        let queues = queues.unwrap_or_else(PoisonError::into_inner);
-        queues.get(policy).cloned()
+        self.by_policy.reading().get(policy).cloned()
     }
 
     /// Adds the workqueue of a new policy.
     pub(crate) fn add(&self, queue: Arc<Workqueue>) {
-        let queues = self.by_policy.write();
-        let mut queues = queues.unwrap_or_else(PoisonError::into_inner);
-        queues.insert(Arc::clone(&queue.policy), queue);
+        let policy = Arc::clone(&queue.policy);
+        self.by_policy.writing().insert(policy, queue);
     }
 
     /// Closes the workqueue of a deleted policy and forgets it.
     pub(crate) fn remove(&self, policy: &str) {
-        let queues = self.by_policy.write();
-        let removed = queues
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(policy);
+        let removed = self.by_policy.writing().remove(policy);
         if let Some(queue) = removed {
             queue.remove();
         }
@@ -143,60 +136,62 @@ impl Workqueue {
 
     /// The active revision. A reconcile takes it once and never mixes two.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
-        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.loaded.reading())
     }
 
     /// Whether the policy is still there, and this revision of it the active one.
     pub(crate) fn works_on(&self, loaded: &Arc<Loaded>) -> bool {
-        let removed = self.removed.read().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.removed.reading();
         !*removed && Arc::ptr_eq(&self.loaded(), loaded)
     }
 
     /// Activates another revision. A reconcile that has not begun to write is dropped; one that writes goes on to its end.
     pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        *self.loaded.writing() = loaded;
     }
 
     /// Records a swap that was carried out, with its pause.
     pub(crate) fn end_swap(&self, pause: Pause) {
-        let mut swapped = self.swapped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swapped = self.swapped.locked();
         swapped.swaps = swapped.swaps.saturating_add(1);
         swapped.pause = pause;
     }
 
     /// The swaps until now.
     pub(crate) fn swapped(&self) -> Swapped {
-        *self.swapped.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.swapped.locked()
     }
 
     /// Puts a primary into the queue, to be reconciled at once or after a while.
     pub(crate) fn push(&self, primary: &ObjectRef, cause: Queued, after: Option<Duration>) {
         let now = Instant::now();
         let due = after.map(|after| now + after);
-        self.queue().push(primary, cause, due, due.unwrap_or(now));
+        self.queue
+            .locked()
+            .push(primary, cause, due, due.unwrap_or(now));
         self.changed.notify_one();
     }
 
     /// Puts a primary into the queue for a retry; `since` is when its work came up.
     pub(crate) fn push_again(&self, primary: &ObjectRef, after: Duration, since: Instant) {
         let (retry, due) = (Queued::Reconcile(Cause::Retry), Instant::now() + after);
-        self.queue().push(primary, retry, Some(due), since);
+        self.queue.locked().push(primary, retry, Some(due), since);
         self.changed.notify_one();
     }
 
     /// Whether a cause of a primary is in the queue.
     pub(crate) fn awaits(&self, primary: &ObjectRef, cause: &Cause) -> bool {
-        self.queue().awaits(primary, cause)
+        self.queue.locked().awaits(primary, cause)
     }
 
     /// Whether a primary is being reconciled.
     pub(crate) fn runs(&self, primary: &ObjectRef) -> bool {
-        self.queue().runs(primary)
+        self.queue.locked().runs(primary)
     }
 
     /// Drops a delayed cause that no longer applies.
     pub(crate) fn forget(&self, primary: &ObjectRef, cause: &Cause) {
-        self.queue().forget(primary, cause);
+        self.queue.locked().forget(primary, cause);
     }
 
     /// Whether it gives nothing out any more.
@@ -222,7 +217,7 @@ impl Workqueue {
             if let Some(request) = self.take(turn) {
                 return Some(request);
             }
-            let wait = self.queue().wait(Instant::now());
+            let wait = self.queue.locked().wait(Instant::now());
             match wait {
                 Some(wait) => drop(tokio::time::timeout(wait, changed).await),
                 None => changed.await,
@@ -239,7 +234,7 @@ impl Workqueue {
     }
 
     fn take(&self, turn: &Turn) -> Option<Request> {
-        let mut request = self.queue().take(Instant::now())?;
+        let mut request = self.queue.locked().take(Instant::now())?;
         // Gaining the lead resets the wait time.
         request.since = request.since.max(turn.since);
         Some(request)
@@ -247,28 +242,28 @@ impl Workqueue {
 
     /// The reconcile of a primary ended.
     pub(crate) fn done(&self, primary: &ObjectRef) {
-        self.queue().done(primary);
+        self.queue.locked().done(primary);
         self.changed.notify_one();
     }
 
     /// Whether nothing runs and nothing may run now.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue().is_idle(Instant::now())
+        self.queue.locked().is_idle(Instant::now())
     }
 
     /// Whether nothing runs.
     pub(crate) fn is_resting(&self) -> bool {
-        self.queue().is_resting()
+        self.queue.locked().is_resting()
     }
 
     /// How many primaries may run now or are being reconciled.
     pub(crate) fn left(&self) -> usize {
-        self.queue().left(Instant::now())
+        self.queue.locked().left(Instant::now())
     }
 
     /// How long the primary that waits longest has waited since it may run.
     pub(crate) fn oldest(&self) -> Duration {
-        self.queue().oldest(Instant::now())
+        self.queue.locked().oldest(Instant::now())
     }
 
     /// Closes the workqueue: it gives out nothing more.
@@ -279,20 +274,16 @@ impl Workqueue {
 
     /// Closes the workqueue of a deleted policy; waits for a running [`Self::unless_removed`].
     pub(crate) fn remove(&self) {
-        *self.removed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.removed.writing() = true;
         self.close();
     }
 
     /// Runs `tell` unless the policy was removed; it cannot be removed meanwhile. False when it was removed.
     pub(crate) fn unless_removed(&self, tell: impl FnOnce()) -> bool {
-        let removed = self.removed.read().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.removed.reading();
         if !*removed {
             tell();
         }
         !*removed
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

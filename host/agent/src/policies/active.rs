@@ -4,12 +4,13 @@ use crate::policies::Approval;
 use crate::policies::load::Loaded;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 use transom_api::policy::Limited;
 use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
 use transom_core::rollout;
 use transom_core::rollout::rehearsal::Rehearsal;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::PolicySignal;
 
 /// The changes of policies, each with the name of its policy.
@@ -56,7 +57,7 @@ impl Default for Active {
 
 impl Active {
     pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.locked()
     }
 
     /// What is known of every policy.

@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use transom_artifacts::Location;
 use transom_artifacts::folder::{FileIdentity, Folder};
+use transom_core::share::lock::MutexExt as _;
 
 /// Minimum time between two looks, however many events arrive meanwhile.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -102,11 +103,7 @@ fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
     let Ok(event) = event else { return true };
     let named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();
-        is_manifest(name)
-            || names
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .contains(name)
+        is_manifest(name) || names.locked().contains(name)
     };
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
@@ -161,7 +158,7 @@ impl Follower {
     fn follow(&mut self, components: BTreeSet<Location>) {
         let name = |component: &Location| Some(component.file()?.1.file_name()?.to_owned());
         let names = components.iter().filter_map(name).collect();
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.names.locked() = names;
         self.components = components;
     }
 

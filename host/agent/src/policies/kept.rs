@@ -14,11 +14,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use transom_api::KnownReason;
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Held, Location, MAX_BYTES};
 use transom_core::digest::Digest;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::Signal;
 use transom_engine::PrivateFolder;
 
@@ -148,7 +149,7 @@ impl Kept {
     pub(super) fn record(&self, component: &Location, asker: Asker<'_>) -> Option<Record> {
         let key = key(component, asker)?;
         let known = || {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.locked();
             known.get(&key).cloned()
         };
         self.on_disk(&key).or_else(known)
@@ -269,10 +270,6 @@ impl Kept {
             manifest: None,
             evidence: self.evidence(digest, component, asker),
         })
-    }
-
-    fn in_use(&self) -> MutexGuard<'_, InUse> {
-        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use transom_api::KnownReason;
 use transom_api::policy::{Capability, GuestSpec};
 use transom_artifacts::signature::Demand;
@@ -19,6 +19,7 @@ use transom_core::policy::budget::usage::Usage;
 use transom_core::policy::{Policy, bound, check, manifest};
 use transom_core::rollout::Gate;
 use transom_core::rollout::expected::Expecting;
+use transom_core::share::lock::MutexExt as _;
 use transom_engine::{Capabilities, Engine, Limits, LoadError};
 
 /// One policy ready to be reconciled: what decisions need, and the compiled guests.
@@ -43,7 +44,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// What the calls used so far.
     pub(crate) fn usage(&self) -> MutexGuard<'_, Usage> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.locked()
     }
 
     /// The same, as it works in the mode `Shadow`.

@@ -7,7 +7,7 @@ pub(super) mod keeper;
 use crate::policies::components::{Components, Local};
 pub(super) use earlier::{pulled, restore, unkept};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_api::{API_VERSION, KIND};
 use transom_artifacts::Unread;
@@ -17,6 +17,7 @@ use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::work::Key;
 
 /// The label of every kept revision.
@@ -38,10 +39,6 @@ impl Revisions {
             listing: tokio::sync::Mutex::default(),
             known: Mutex::default(),
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<BTreeMap<String, History>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,15 +80,15 @@ impl Components {
             return Ok(None);
         };
         let _one = revisions.listing.lock().await;
-        if revisions.known().is_none() {
+        if revisions.known.locked().is_none() {
             let Some(objects) = self.kept_objects(&revisions.namespace, ALL).await? else {
                 return Ok(None);
             };
             let histories = History::by_policy(&objects);
             self.kept().use_histories(&histories);
-            *revisions.known() = Some(histories);
+            *revisions.known.locked() = Some(histories);
         }
-        let known = revisions.known();
+        let known = revisions.known.locked();
         let history = known.as_ref().and_then(|known| known.get(policy).cloned());
         Ok(Some(history.unwrap_or_default().of_object(uid)))
     }
@@ -99,7 +96,7 @@ impl Components {
     /// Has the histories listed anew.
     pub(super) fn forget_histories(&self) {
         if let Some(revisions) = &self.revisions {
-            *revisions.known() = None;
+            *revisions.known.locked() = None;
         }
     }
 
@@ -107,7 +104,7 @@ impl Components {
     pub(super) fn forget_history(&self, policy: &str) {
         self.kept().forget(policy);
         if let Some(revisions) = &self.revisions
-            && let Some(known) = revisions.known().as_mut()
+            && let Some(known) = revisions.known.locked().as_mut()
         {
             known.remove(policy);
         }
@@ -184,7 +181,7 @@ impl Components {
         let steps = history.forget_expected(note.watched.as_ref(), place);
         write(&*cluster, policy, steps, &mut history).await?;
         self.kept().use_history(policy, &history);
-        if let Some(known) = revisions.known().as_mut() {
+        if let Some(known) = revisions.known.locked().as_mut() {
             known.insert(policy.to_owned(), history.clone());
         }
         Ok(Some(history))

@@ -4,10 +4,11 @@
 use super::Shared;
 use super::change::News;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::MutexExt as _;
 
 /// An entry of the queue.
 enum Item {
@@ -29,14 +30,9 @@ struct Queue {
 }
 
 impl Feed {
-    /// The queue. A poisoned lock is usable, because no panic leaves the queue half changed.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds news.
     pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.locked();
         for news in news {
             match &news {
                 News::Object(reference) if !queue.objects.insert(Arc::clone(reference)) => {}
@@ -49,13 +45,13 @@ impl Feed {
 
     /// Marks the end of the objects that were present at the start.
     pub(super) fn push_synced(&self) {
-        self.queue().items.push_back(Item::Synced);
+        self.queue.locked().items.push_back(Item::Synced);
         self.ready.notify_one();
     }
 
     /// Takes the next entry.
     fn pop(&self) -> Option<Item> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.locked();
         let item = queue.items.pop_front();
         if let Some(Item::News(News::Object(reference))) = &item {
             queue.objects.remove(reference);

@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, RwLock};
+use transom_core::share::lock::{MutexExt as _, RwLockExt as _};
 
 /// Folder of unfinished files.
 const UNFINISHED: &str = "tmp";
@@ -61,7 +62,7 @@ impl Own {
     /// The present folder. Makes it again if it was removed. Takes another folder in its place if the agent made that
     /// and no other agent uses it.
     fn folder(&self) -> io::Result<Folder> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.locked();
         let path = self.path();
         match Folder::open(&path) {
             Ok(folder) if id(&folder)? == held.id => return Ok(folder),
@@ -84,11 +85,11 @@ impl Own {
 
     /// Uses another path from now on. The folder is made or taken there when it is needed.
     pub(super) fn move_to(&self, path: &Path) {
-        path.clone_into(&mut self.path.write().unwrap_or_else(PoisonError::into_inner));
+        path.clone_into(&mut self.path.writing());
     }
 
     fn path(&self) -> PathBuf {
-        let path = self.path.read().unwrap_or_else(PoisonError::into_inner);
+        let path = self.path.reading();
         path.clone()
     }
 

@@ -14,12 +14,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
-};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use transom_api::labels;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::{MutexExt as _, RwLockExt as _};
 use transom_core::watches::Keep;
 
 /// The most writes to own files at a time.
@@ -56,9 +55,7 @@ type Published = HashMap<PathBuf, (u64, Stamp)>;
 impl Shared {
     /// What the status file of each primary says.
     pub(super) fn published(&self) -> MutexGuard<'_, Published> {
-        self.published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.published.locked()
     }
 
     /// Has read nothing yet.
@@ -98,7 +95,7 @@ impl Shared {
 
     /// The folders, as they are now.
     pub(super) fn tree(&self) -> Arc<Tree> {
-        let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
+        let tree = self.tree.reading();
         Arc::clone(&tree)
     }
 
@@ -107,39 +104,37 @@ impl Shared {
         if let Some((own, path)) = self.own.as_ref().zip(tree.own.as_ref()) {
             own.move_to(path);
         }
-        *self.tree.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tree);
+        *self.tree.writing() = Arc::new(tree);
     }
 
     /// The state, for reading.
     pub(super) fn store(&self) -> RwLockReadGuard<'_, Store> {
-        self.store.read().unwrap_or_else(PoisonError::into_inner)
+        self.store.reading()
     }
 
     /// The state, for writing.
     pub(super) fn store_mut(&self) -> RwLockWriteGuard<'_, Store> {
-        self.store.write().unwrap_or_else(PoisonError::into_inner)
+        self.store.writing()
     }
 
     /// Locks the own file of an object, for reading and writing.
     pub(super) fn stripe(&self, file: &Path) -> Option<MutexGuard<'_, ()>> {
         let index = usize::try_from(self.key.hash_one(file)).unwrap_or_default() % STRIPES;
-        self.stripes
-            .get(index)
-            .map(|stripe| stripe.lock().unwrap_or_else(PoisonError::into_inner))
+        self.stripes.get(index).map(|stripe| stripe.locked())
     }
 
     /// Locks the parsing of large files.
     pub(super) fn large(&self) -> MutexGuard<'_, ()> {
-        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+        self.large.locked()
     }
 
     /// Sets the kinds whose objects are observed.
     pub(super) fn want(&self, kinds: Kinds) {
-        *self.wanted.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(kinds));
+        *self.wanted.writing() = Some(Arc::new(kinds));
     }
 
     fn wanted(&self) -> Option<Arc<Kinds>> {
-        let wanted = self.wanted.read().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.reading();
         wanted.clone()
     }
 
@@ -158,10 +153,7 @@ impl Shared {
     pub(super) fn listen_from_now(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.store();
-        self.feeds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(&feed));
+        self.feeds.locked().push(Arc::downgrade(&feed));
         feed
     }
 
@@ -184,10 +176,7 @@ impl Shared {
                 .map(News::Object),
         );
         feed.push_synced();
-        self.feeds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(&feed));
+        self.feeds.locked().push(Arc::downgrade(&feed));
         feed
     }
 
@@ -197,7 +186,7 @@ impl Shared {
         if news.is_empty() {
             return;
         }
-        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeds = self.feeds.locked();
         feeds.retain(|feed| match feed.upgrade() {
             Some(feed) => {
                 feed.push(news.iter().cloned());

@@ -4,8 +4,9 @@
 use super::settle::Touch;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
+use transom_core::share::lock::MutexExt as _;
 
 /// With more paths than this, everything is scanned instead.
 pub(super) const MOST: usize = 10_000;
@@ -35,13 +36,9 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Something happened to a path.
     pub(super) fn touch(&self, path: PathBuf, touch: Touch) {
-        let mut heard = self.heard();
+        let mut heard = self.heard.locked();
         if heard.touched.len() >= MOST && !heard.touched.contains_key(&path) {
             heard.rescan = true;
             // Keep the files that are being written: a scan must not read them.
@@ -57,19 +54,19 @@ impl Signals {
 
     /// Some events were missed: everything must be scanned.
     pub(super) fn rescan(&self) {
-        self.heard().rescan = true;
+        self.heard.locked().rescan = true;
         self.news.notify_one();
     }
 
     /// The follower must end.
     pub(super) fn stop(&self) {
-        self.heard().stop = true;
+        self.heard.locked().stop = true;
         self.news.notify_one();
     }
 
     /// Takes the events; waits for one until a time.
     pub(super) fn wait(&self, until: Instant) -> Heard {
-        let mut heard = self.heard();
+        let mut heard = self.heard.locked();
         while heard.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -83,7 +80,7 @@ impl Signals {
 
     /// Takes the present events without waiting.
     pub(super) fn take(&self) -> Heard {
-        std::mem::take(&mut self.heard())
+        std::mem::take(&mut self.heard.locked())
     }
 }
 
@@ -113,7 +110,7 @@ mod tests {
         signals.touch("open".into(), Touch::Writing);
         for index in 0..10 * MOST {
             signals.touch(index.to_string().into(), Touch::Whole);
-            assert!(signals.heard().touched.len() <= MOST);
+            assert!(signals.heard.locked().touched.len() <= MOST);
         }
         let heard = signals.take();
         assert!(
@@ -123,7 +120,7 @@ mod tests {
         for index in 0..3 * MOST {
             signals.touch(index.to_string().into(), Touch::Writing);
         }
-        assert!(signals.heard().touched.len() <= MOST && signals.heard().rescan);
+        assert!(signals.heard.locked().touched.len() <= MOST && signals.heard.locked().rescan);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Whether the holder of a token may get a path: asks the API server, and caches the answer for a minute.
 //! Keeps only a digest of the token.
 
-use super::locked;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -13,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use transom_core::share::lock::MutexExt as _;
 
 /// How long an answer stays in the cache.
 const BELIEVED: Duration = Duration::from_secs(60);
@@ -74,13 +74,13 @@ impl Reviews {
         let Some(access) = access else {
             return Access::Unknown;
         };
-        let answers = &mut locked(&self.answers);
+        let answers = &mut self.answers.locked();
         remember(answers, question, access, Instant::now());
         access
     }
 
     fn remembered(&self, question: &Question) -> Option<Access> {
-        let answer = locked(&self.answers).get(question).copied();
+        let answer = self.answers.locked().get(question).copied();
         answer
             .filter(|(since, _)| since.elapsed() < BELIEVED)
             .map(|(_, access)| access)

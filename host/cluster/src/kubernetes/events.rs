@@ -2,9 +2,9 @@
 //! An Event that cannot be written is dropped.
 
 use super::counts::{Purpose, Verb};
+use super::millis;
 use super::send::{Refusal, Sender};
 use super::write::failure;
-use super::{locked, millis};
 use http::Request;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -18,6 +18,7 @@ use std::time::Instant;
 use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::warnings::{Telling, Warnings, is_worth};
 use transom_core::work::Key;
 
@@ -69,7 +70,10 @@ impl Events {
         let key = Key::new(&report.policy.as_str().into(), &report.primary);
         let reason = report.reason.as_str();
         let about = (&key, uid);
-        let telling = locked(&self.warnings).say(about, reason, millis(self.start.elapsed()));
+        let telling = self
+            .warnings
+            .locked()
+            .say(about, reason, millis(self.start.elapsed()));
         match telling {
             Telling::Nothing => Ok(()),
             Telling::New => {
@@ -77,7 +81,7 @@ impl Events {
                 let body = event(report, uid, &name, &self.instance);
                 let sent = self.send(Verb::Create, &report.primary, &name, &body).await;
                 let written = sent.is_ok().then_some(name);
-                locked(&self.warnings).told(&key, reason, written);
+                self.warnings.locked().told(&key, reason, written);
                 sent
             }
             Telling::Again { name, count } => {
@@ -86,7 +90,7 @@ impl Events {
                     .send(Verb::Patch, &report.primary, &name, &series)
                     .await;
                 if sent.is_err() {
-                    locked(&self.warnings).told(&key, reason, None);
+                    self.warnings.locked().told(&key, reason, None);
                 }
                 sent
             }

@@ -2,9 +2,9 @@
 //! Each only to the object as it was observed: a replica that was paused must not overwrite what the next leader wrote.
 
 use super::counts::{Purpose, Verb};
+use super::millis;
 use super::send::{Refusal, Sender};
 use super::write::failure;
-use super::{locked, millis};
 use http::Request;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::request::Error;
@@ -18,6 +18,7 @@ use transom_core::failure::Class;
 use transom_core::latest::{Latest, Next};
 use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::MutexExt as _;
 
 /// Field manager of the status.
 const FIELD_MANAGER: &str = "transom";
@@ -251,7 +252,7 @@ impl PolicyStatuses {
     }
 
     fn entries<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Entry>) -> R) -> R {
-        change(&mut locked(&self.by_policy))
+        change(&mut self.by_policy.locked())
     }
 
     fn now_ms(&self) -> u64 {

@@ -1,7 +1,6 @@
 //! Resolves kinds to API paths and caches the paths. A missing kind is not cached, because it may be installed later.
 //! Tells which names may be a part of a path.
 
-use super::locked;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
@@ -10,6 +9,7 @@ use kube::error::DiscoveryError;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use transom_core::share::lock::MutexExt as _;
 
 /// How often a kind is resolved again because its subresources may have changed.
 const DOUBTED: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ impl Resources {
         kind: &str,
     ) -> Result<Arc<Resource>, Unresolved> {
         let name = (api_version.to_owned(), kind.to_owned());
-        let known = locked(&self.known).get(&name).cloned();
+        let known = self.known.locked().get(&name).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
@@ -87,21 +87,21 @@ impl Resources {
             namespaced: capabilities.scope == Scope::Namespaced,
             subresources: subresources(&capabilities),
         });
-        locked(&self.known).insert(name, Arc::clone(&resource));
+        self.known.locked().insert(name, Arc::clone(&resource));
         Ok(resource)
     }
 
     /// Forgets the path of a kind, because the API server may have removed the kind or changed its path.
     pub(super) fn forget(&self, api_version: &str, kind: &str) {
         let name = (api_version.to_owned(), kind.to_owned());
-        locked(&self.known).remove(&name);
+        self.known.locked().remove(&name);
     }
 
     /// Forgets the path of a kind, because its CRD may have got a subresource or lost one. Not twice in 30 s: a policy for a
     /// kind that never has the subresource must not resolve it with every write. Whether it was forgotten.
     pub(super) fn doubt(&self, api_version: &str, kind: &str) -> bool {
         let name = (api_version.to_owned(), kind.to_owned());
-        let mut doubted = locked(&self.doubted);
+        let mut doubted = self.doubted.locked();
         if doubted
             .get(&name)
             .is_some_and(|since| since.elapsed() < DOUBTED)

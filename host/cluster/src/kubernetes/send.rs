@@ -4,7 +4,7 @@
 use super::cause::Cause;
 use super::counts::{Counts, Purpose, Verb};
 use super::lease::Leading;
-use super::{locked, millis};
+use super::millis;
 use http::Request;
 use kube::Client;
 use kube::core::Status;
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use transom_core::share::concurrency::{Admission, ConcurrencyLimit, Ending, Ticket};
+use transom_core::share::lock::MutexExt as _;
 
 /// The time limit of one attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -235,7 +236,7 @@ impl RateLimiter {
             let asked = self.asked.fetch_add(1, Ordering::Relaxed);
             let seed = self.seeds.hash_one(asked);
             let (admission, room) = {
-                let mut limit = locked(&self.limit);
+                let mut limit = self.limit.locked();
                 let admission = limit.admit(millis(self.start.elapsed()), seed);
                 (admission, limit.has_room())
             };
@@ -272,7 +273,9 @@ impl Permit<'_> {
     fn give_back(&mut self, ending: Ending) {
         if let Some(ticket) = self.ticket.take() {
             let RateLimiter { limit, start, .. } = self.limiter;
-            locked(limit).ended(ticket, ending, millis(start.elapsed()));
+            limit
+                .locked()
+                .ended(ticket, ending, millis(start.elapsed()));
             self.limiter.freed.notify_one();
         }
     }

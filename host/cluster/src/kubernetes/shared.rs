@@ -5,7 +5,6 @@ use super::cache::{Asked, Cache, Known};
 use super::connect::Standing;
 use super::counts::Counts;
 use super::decode;
-use super::locked;
 use super::resources::Resources;
 use super::store::{Content, Fault};
 use super::watched::Watched;
@@ -13,11 +12,12 @@ use crate::ReadFailure;
 use kube::Client;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Weak};
 use tokio::sync::{Notify, watch};
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::{MutexExt as _, RwLockExt as _};
 use transom_core::share::room;
 use transom_core::watches::Scope;
 
@@ -72,18 +72,18 @@ impl Shared {
 
     /// The cache, for reading.
     pub(super) fn cache(&self) -> RwLockReadGuard<'_, Cache> {
-        self.cache.read().unwrap_or_else(PoisonError::into_inner)
+        self.cache.reading()
     }
 
     /// Changes the cache and notifies every listener, both under the lock, so that news arrive in the order of the
     /// changes.
     pub(super) fn change(&self, change: impl FnOnce(&mut Cache) -> Vec<News>) {
-        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.writing();
         let news = change(&mut cache);
         if news.is_empty() {
             return;
         }
-        locked(&self.feeds).retain(|feed| {
+        self.feeds.locked().retain(|feed| {
             let feed = feed.upgrade();
             if let Some(feed) = &feed {
                 feed.push(news.iter().cloned());
@@ -133,7 +133,7 @@ impl Shared {
     pub(super) fn listen(&self) -> Arc<Feed> {
         let feed = Arc::new(Feed::default());
         let _unchanged = self.cache();
-        locked(&self.feeds).push(Arc::downgrade(&feed));
+        self.feeds.locked().push(Arc::downgrade(&feed));
         feed
     }
 
@@ -254,7 +254,7 @@ struct Queue {
 impl Feed {
     /// Adds news; for each topic only the latest counts.
     pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
-        let mut queue = locked(&self.queue);
+        let mut queue = self.queue.locked();
         for News { topic, gone } in news {
             if queue.gone.insert(topic.clone(), gone).is_none() {
                 queue.order.push_back(topic);
@@ -266,7 +266,7 @@ impl Feed {
 
     /// Takes the next news.
     pub(super) fn pop(&self) -> Option<News> {
-        let mut queue = locked(&self.queue);
+        let mut queue = self.queue.locked();
         let topic = queue.order.pop_front()?;
         let gone = queue.gone.remove(&topic).unwrap_or_default();
         Some(News { topic, gone })

@@ -4,10 +4,10 @@ use super::Connections;
 use crate::policies::components::Versions;
 use futures::FutureExt as _;
 use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
 use transom_cluster::Patience;
 use transom_core::failure::Class;
 use transom_core::reference::{LOCAL, ObjectRef};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::watches;
 
 /// The objects that hold components.
@@ -19,15 +19,11 @@ pub(super) struct Followed {
 }
 
 impl Connections {
-    fn followed(&self) -> MutexGuard<'_, Followed> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the objects that hold components; `watch` watches them. What is followed from now on is compared, too: it may
     /// have changed before.
     pub(crate) fn follow_components(&self, wanted: BTreeSet<ObjectRef>, watch: impl FnOnce()) {
         let new: Vec<_> = {
-            let mut followed = self.followed();
+            let mut followed = self.followed.locked();
             let before = std::mem::replace(&mut followed.wanted, wanted);
             if before == followed.wanted {
                 return;
@@ -37,17 +33,17 @@ impl Connections {
             wanted.difference(&before).cloned().collect()
         };
         watch();
-        self.followed().dirty.extend(new);
+        self.followed.locked().dirty.extend(new);
     }
 
     /// The objects that hold components.
     pub(super) fn components(&self) -> BTreeSet<ObjectRef> {
-        self.followed().wanted.clone()
+        self.followed.locked().wanted.clone()
     }
 
     /// Records that an object may have changed.
     pub(crate) fn component_changed(&self, reference: &ObjectRef) {
-        let mut followed = self.followed();
+        let mut followed = self.followed.locked();
         if followed.wanted.contains(reference) {
             followed.dirty.insert(reference.clone());
         }
@@ -55,7 +51,7 @@ impl Connections {
 
     /// Records that all of them may have changed on a connection, which is followed from now on.
     pub(crate) fn components_came(&self, name: &str) {
-        let mut followed = self.followed();
+        let mut followed = self.followed.locked();
         let here = |object: &&ObjectRef| object.cluster == name;
         let all: Vec<_> = followed.wanted.iter().filter(here).cloned().collect();
         followed.dirty.extend(all);
@@ -68,12 +64,12 @@ impl Connections {
         let Some(cluster) = self.by_name.get(LOCAL) else {
             return versions;
         };
-        if self.followed().dirty.is_empty()
+        if self.followed.locked().dirty.is_empty()
             || cluster.synced(Patience::Short).now_or_never().is_none()
         {
             return versions;
         }
-        let dirty = std::mem::take(&mut self.followed().dirty);
+        let dirty = std::mem::take(&mut self.followed.locked().dirty);
         for reference in dirty {
             let Some(read) = cluster.read(&reference).now_or_never() else {
                 self.component_changed(&reference);

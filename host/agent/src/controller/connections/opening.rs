@@ -3,13 +3,14 @@
 use super::Connections;
 use crate::telemetry;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::sync::watch;
 use transom_cluster::kubernetes::{ConnectError, Kubernetes, Leading, Server, Standing};
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::{Catalogue, Revision};
 use transom_core::plan::WriteFailure;
 use transom_core::reference::LOCAL;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::Signal;
 use transom_core::watches::{self, SecretReads};
 
@@ -57,7 +58,7 @@ impl Connections {
     /// Has every connection watch what the policies of a catalogue need, and revisions beside them, and returns at once.
     /// Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
     pub(crate) fn watch(&self, needs: impl FnOnce() -> (Catalogue, Vec<Arc<Revision>>)) {
-        let _one = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.watching.locked();
         let (catalogue, beside) = needs();
         for (name, cluster) in &self.by_name {
             // A directory has read every Secret anyway.

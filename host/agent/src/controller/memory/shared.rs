@@ -7,11 +7,12 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use transom_core::dependencies::Outputs;
 use transom_core::ownership::OwnershipIndex;
 use transom_core::plan::contention::Contentions;
+use transom_core::share::lock::MutexExt as _;
 use transom_core::work::Key;
 
 /// How many primaries are looked at under one lock. That takes less than a call of a guest.
@@ -61,7 +62,7 @@ impl Default for SharedMemory {
 impl SharedMemory {
     /// Takes the lock for a short while. A panic while it was held leaves every index whole, so poisoning is ignored.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.memory.locked();
         #[cfg(test)]
         self.taken.fetch_add(1, Ordering::Relaxed);
         let measures = self.measured.load(Ordering::Relaxed) > 0;

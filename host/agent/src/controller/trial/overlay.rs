@@ -1,10 +1,11 @@
 //! What a candidate would write, shown in place of what is there: a trial sees by that whether it would write again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use transom_core::object::Object;
 use transom_core::plan::{Step, effect};
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::MutexExt as _;
 
 /// What a candidate would change.
 #[derive(Default)]
@@ -27,18 +28,14 @@ enum Stage {
 }
 
 impl Overlay {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Shows what was kept from now on, and what else follows.
     pub(super) fn show(&self) {
-        self.lock().stage = Stage::Shown;
+        self.0.locked().stage = Stage::Shown;
     }
 
     /// Forgets what was kept, shows what is there, and keeps what follows.
     pub(super) fn begin(&self) {
-        *self.lock() = Kept {
+        *self.0.locked() = Kept {
             stage: Stage::Kept,
             steps: HashMap::new(),
         };
@@ -46,7 +43,7 @@ impl Overlay {
 
     /// Keeps what these steps would leave.
     pub(in crate::controller) fn keep(&self, steps: &[Step]) {
-        let mut kept = self.lock();
+        let mut kept = self.0.locked();
         if kept.stage == Stage::Unused {
             return;
         }
@@ -65,7 +62,7 @@ impl Overlay {
         reference: &ObjectRef,
         there: Option<Object>,
     ) -> Option<Object> {
-        let kept = self.lock();
+        let kept = self.0.locked();
         let steps = kept.steps.get(reference);
         let steps = steps.filter(|_| kept.stage == Stage::Shown);
         let steps = steps.into_iter().flatten();

@@ -8,12 +8,13 @@ use crate::controller::workqueue::Workqueue;
 use crate::policies::active::Rehearsed;
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use transom_api::State;
 use transom_core::plan::Step;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::rehearsal::{Rehearsal, Settled};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::work::{Cause, Key};
 
 /// The rehearsals that are told what changes, until nobody has them any more.
@@ -24,16 +25,16 @@ impl Rehearsals {
     /// One that is told what changes from now on.
     pub(super) fn begin(&self) -> Rehearsed {
         let rehearsed = Rehearsed::default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.locked();
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&rehearsed));
         rehearsed
     }
 
     fn each(&self, tell: impl Fn(&mut Rehearsal)) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.locked();
         for one in all.iter().filter_map(Weak::upgrade) {
-            tell(&mut lock(&one));
+            tell(&mut one.locked());
         }
     }
 
@@ -53,10 +54,6 @@ impl Rehearsals {
     pub(in crate::controller) fn all_changed(&self) {
         self.each(Rehearsal::all_changed);
     }
-}
-
-fn lock(rehearsed: &Rehearsed) -> MutexGuard<'_, Rehearsal> {
-    rehearsed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Controller {
@@ -85,7 +82,7 @@ impl Controller {
                 now_seconds.saturating_add(after)
             });
             // Whoever tells of a change waits for one primary at most.
-            lock(rehearsed).settle(key, settled);
+            rehearsed.locked().settle(key, settled);
         }
     }
 
@@ -104,7 +101,7 @@ impl Controller {
         let settled = {
             // Whoever tells of a change tells the rehearsal first, and then takes the memory: it is noticed in one of them.
             let mut memory = self.memory.lock();
-            let Some(mut settled) = lock(rehearsed).take(key) else {
+            let Some(mut settled) = rehearsed.locked().take(key) else {
                 return false;
             };
             let last = memory.results.get(key);

@@ -4,10 +4,10 @@ use super::names::{beside, digest_of, file, key, name, origin, verified};
 use super::{ALL_EVIDENCE_BYTES, Asker, Kept, Most, RECORD_BYTES, RECORDS, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::PoisonError;
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Artifact, Location, MAX_BYTES};
 use transom_core::rollout::history::History;
+use transom_core::share::lock::MutexExt as _;
 use transom_engine::PrivateFolder;
 
 /// That a new component finds no room.
@@ -31,22 +31,22 @@ impl fmt::Display for NoRoom {
 impl Kept {
     /// Never removes what the active and previous revisions of these policies use, from now on; nor what was loaded.
     pub(in crate::policies) fn use_histories(&self, histories: &BTreeMap<String, History>) {
-        self.in_use().kept(histories);
+        self.in_use.locked().kept(histories);
     }
 
     /// The same for one policy whose history has changed.
     pub(in crate::policies) fn use_history(&self, policy: &str, history: &History) {
-        self.in_use().kept_of(policy, history);
+        self.in_use.locked().kept_of(policy, history);
     }
 
     /// The same for what a policy has loaded and may put to work.
     pub(in crate::policies) fn use_loaded(&self, policy: &str, digests: BTreeSet<String>) {
-        self.in_use().loaded(policy, digests);
+        self.in_use.locked().loaded(policy, digests);
     }
 
     /// A policy is gone, and uses nothing any more.
     pub(in crate::policies) fn forget(&self, policy: &str) {
-        self.in_use().forget(policy);
+        self.in_use.locked().forget(policy);
     }
 
     /// Writes the bytes of a component that a policy has loaded, unless they are there, and from where; makes room for them.
@@ -63,7 +63,7 @@ impl Kept {
             return Ok(());
         };
         let name = name(&artifact.digest);
-        let mut in_use = self.in_use();
+        let mut in_use = self.in_use.locked();
         let there = folder.read(&name, MAX_BYTES);
         if there.is_ok_and(|bytes| *bytes == *artifact.bytes) {
             folder.touch(&name);
@@ -112,7 +112,7 @@ impl Kept {
 
     /// Removes what was not used for longest and is not about a component that a policy uses.
     fn prune_beside(&self, folder: &PrivateFolder, bytes: u64) {
-        let in_use = self.in_use();
+        let in_use = self.in_use.locked();
         let is_spared = |name: &str| {
             let digest = name.split('-').next().unwrap_or_default();
             in_use.has(&format!("sha256:{digest}"))
@@ -122,7 +122,7 @@ impl Kept {
 
     /// Removes the records that were not used for longest and are not of a component that a policy uses.
     fn prune_records(&self, folder: &PrivateFolder) {
-        let in_use = self.in_use();
+        let in_use = self.in_use.locked();
         let is_spared = |name: &str| {
             let record = folder.read(name, RECORD_BYTES).ok();
             let record = record.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
@@ -177,7 +177,7 @@ impl Kept {
             return Ok(());
         }
         self.keep_bytes(component, asker, artifact)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.locked();
         // Another policy may have pulled the tag meanwhile.
         let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
         if !known.get(&key).is_none_or(first) {

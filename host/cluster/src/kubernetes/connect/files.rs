@@ -1,7 +1,6 @@
 //! Client certificates and keys that a kubeconfig names by path. Others renew these files while the agent runs, so they are
 //! read again. Keeps only a digest of them.
 
-use crate::kubernetes::locked;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::client::{Body, Client};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 use tower::service_fn;
 use transom_core::digest::Digest;
+use transom_core::share::lock::MutexExt as _;
 
 /// How often the files are read again while requests are sent.
 const LOOK: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl Files {
     /// The client for what the files hold.
     async fn current(self: Arc<Self>) -> Client {
         let (client, is_due) = {
-            let mut made = locked(&self.made);
+            let mut made = self.made.locked();
             let is_due = made.looked.elapsed() >= LOOK;
             if is_due {
                 made.looked = Instant::now();
@@ -94,10 +94,10 @@ impl Files {
     /// before its key.
     fn renewed(&self) -> Client {
         let read = read(&self.config).ok();
-        let digest = locked(&self.made).digest;
+        let digest = self.made.locked().digest;
         let changed = read.filter(|(now, _)| *now != digest);
         let renewed = changed.and_then(|(now, config)| Some((now, Client::try_from(config).ok()?)));
-        let mut made = locked(&self.made);
+        let mut made = self.made.locked();
         if let Some((digest, client)) = renewed {
             (made.digest, made.client) = (digest, client);
         }

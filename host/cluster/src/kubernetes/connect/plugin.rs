@@ -3,7 +3,6 @@
 
 mod running;
 
-use crate::kubernetes::locked;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
@@ -26,6 +25,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower::service_fn;
 use transom_core::document::{Limits, parse_one};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::time::parse_rfc3339;
 
 /// How long one run may take, as a person may have to sign in. A run that takes longer is killed.
@@ -93,7 +93,7 @@ impl Clients {
         let Some(pair) = &said.certificate else {
             return Ok(self.plain.clone());
         };
-        let mut certified = locked(&self.certified);
+        let mut certified = self.certified.locked();
         if let Some((_, client)) = certified.as_ref().filter(|(of, _)| of == pair) {
             return Ok(client.clone());
         }
@@ -170,7 +170,7 @@ impl Plugin {
     /// The run that is under way or whose credential is still valid, else a new run. A run continues when no request
     /// waits for it any more.
     fn run(&self) -> Run {
-        let mut last = locked(&self.run);
+        let mut last = self.run.locked();
         let usable = |run: &&Run| match run.peek() {
             None => true,
             Some(said) => said.as_ref().is_ok_and(Credential::holds),
@@ -198,11 +198,11 @@ impl Plugin {
     /// The API server does not accept the credential of a run: the next request runs the plugin again. Without that a
     /// credential that names no end would be used for ever.
     fn refused(&self, run: &Run, now: Instant) {
-        let mut last = locked(&self.run);
+        let mut last = self.run.locked();
         if !last.as_ref().is_some_and(|last| last.ptr_eq(run)) {
             return;
         }
-        let mut refused = locked(&self.refused);
+        let mut refused = self.refused.locked();
         let again = match *refused {
             None => 1,
             Some((since, again)) if now.saturating_duration_since(since) >= pause(again) => {
@@ -215,7 +215,7 @@ impl Plugin {
 
     /// The API server gave another answer. The shortest pause stays: a server may refuse only some of the requests.
     fn accepted(&self) {
-        if let Some((_, again)) = locked(&self.refused).as_mut() {
+        if let Some((_, again)) = self.refused.locked().as_mut() {
             *again = 0;
         }
     }
@@ -448,7 +448,7 @@ mod tests {
                 let run = plugin.run();
                 plugin.refused(&run, now);
                 plugin.refused(&run, now);
-                if locked(&plugin.run).is_none() {
+                if plugin.run.locked().is_none() {
                     at.push(second);
                 }
             }

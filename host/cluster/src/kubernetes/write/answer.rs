@@ -3,7 +3,6 @@
 
 use super::failure;
 use super::request::is_content;
-use crate::kubernetes::locked;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -17,6 +16,7 @@ use transom_core::plan::{Step, WriteFailure};
 use transom_core::policy::values;
 use transom_core::projection::path::{self, at};
 use transom_core::reference::ObjectRef;
+use transom_core::share::lock::MutexExt as _;
 
 /// The labels and annotations of the stamp.
 const STAMP: [(&str, &str); 6] = [
@@ -189,7 +189,7 @@ struct Changed {
 impl Standing {
     /// Fails if a webhook changed the same write within `STANDS`.
     pub(super) fn check(&self, policy: &str, step: &Step) -> Result<(), WriteFailure> {
-        let changed = locked(&self.0);
+        let changed = self.0.locked();
         match changed.get(&of(policy, step)) {
             Some(before)
                 if before.at.elapsed() < STANDS && before.fingerprint == fingerprint(step) =>
@@ -207,7 +207,7 @@ impl Standing {
         step: &Step,
         paths: &[String],
     ) -> Result<(), WriteFailure> {
-        let mut changed = locked(&self.0);
+        let mut changed = self.0.locked();
         if paths.is_empty() {
             changed.remove(&of(policy, step));
             return Ok(());

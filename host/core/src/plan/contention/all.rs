@@ -5,9 +5,10 @@ use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::kept::{Forms, Kept};
 use crate::reference::ObjectRef;
+use crate::share::lock::MutexExt as _;
 use crate::work::Key;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The contention of every object that is written. Each look at it locks it for a moment, so that primaries can be planned
 /// side by side.
@@ -130,7 +131,7 @@ impl Counted {
 impl Contentions {
     /// A panic while it is locked leaves it whole.
     pub(super) fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// Looks at the contention of an object that a policy makes for a primary.

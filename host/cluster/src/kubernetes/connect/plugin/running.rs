@@ -1,13 +1,13 @@
 //! A program that runs and gives its output; it is killed when nobody waits for it any more.
 
 use super::WAIT;
-use crate::kubernetes::locked;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Read as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use transom_core::share::lock::MutexExt as _;
 
 /// How often the agent checks whether a plugin has exited.
 const LOOK: Duration = Duration::from_millis(10);
@@ -27,7 +27,7 @@ impl Running {
             .spawn()
             .map_err(|error| format!("cannot be run: {error}"))?;
         let stdout = child.stdout.take().ok_or("has no output")?;
-        *locked(&self.0) = Some(child);
+        *self.0.locked() = Some(child);
         let mut said = Vec::new();
         stdout
             .take(SAID_BYTES)
@@ -35,7 +35,7 @@ impl Running {
             .map_err(|_| "has output that cannot be read")?;
         let until = Instant::now() + WAIT;
         loop {
-            let ended = locked(&self.0).as_mut().ok_or("was aborted")?.try_wait();
+            let ended = self.0.locked().as_mut().ok_or("was aborted")?.try_wait();
             match ended {
                 Ok(Some(status)) if status.success() => return Ok(said),
                 Ok(Some(status)) => return Err(failed(status)),
@@ -47,7 +47,7 @@ impl Running {
 
     /// Kills the program, and its whole process group if it has one of its own.
     fn end(&self) {
-        let Some(mut child) = locked(&self.0).take() else {
+        let Some(mut child) = self.0.locked().take() else {
             return;
         };
         if !matches!(child.try_wait(), Ok(None)) {
