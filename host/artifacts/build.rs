@@ -1,6 +1,6 @@
-//! Puts the components under `target/guests` into the binary as `builtin:<name>`, with their digests: a start needs all of
-//! these, and hashing some megabytes takes longer than what else it does. Never builds one:
-//! without them the table is empty, and `builtin:` answers with the command that makes them.
+//! Puts the components under `target/guests` into the binary as `builtin:<name>`, with their digests: a start needs all
+//! of these, and hashing some megabytes takes longer than what else it does. Never builds one: without them the table
+//! is empty, and `builtin:` answers with the command that makes them.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -51,8 +51,8 @@ fn main() -> io::Result<()> {
     fs::write(set("OUT_DIR")?.join("builtin.rs"), table)
 }
 
-/// `guests` in the target folder of the workspace, where `cargo xtask guests` puts them. Asks where the workspace is when it
-/// runs: a target folder may be that of another work tree, where this program was compiled.
+/// `guests` in the target folder of the workspace, where `cargo xtask guests` puts them. Asks where the workspace is
+/// when it runs: a target folder may be that of another work tree, where this program was compiled.
 fn guests_folder() -> io::Result<PathBuf> {
     let target = match env::var_os("CARGO_TARGET_DIR") {
         Some(target) => PathBuf::from(target),

@@ -99,7 +99,10 @@ fn addons(inputs: &[Input]) -> Result<Vec<AddOn>, Problem> {
 }
 
 /// The first of the add-ons that do not say yet that the cluster is unreachable.
-fn wrong<'a>(cluster: &'a Read, addons: &'a [AddOn]) -> impl Iterator<Item = (&'a AddOn, &'a Said)> {
+fn wrong<'a>(
+    cluster: &'a Read,
+    addons: &'a [AddOn],
+) -> impl Iterator<Item = (&'a AddOn, &'a Said)> {
     let pair = |addon| Some((addon, cluster.unreachable()?));
     let all = addons.iter().filter_map(pair);
     all.filter(|(addon, unreachable)| !addon.says(unreachable))

@@ -1,5 +1,5 @@
-//! The guest `addon-health`: of a cluster that is unreachable no add-on is known to be available, and labels of the cluster
-//! tell how each of its add-ons is.
+//! The guest `addon-health`: of a cluster that is unreachable no add-on is known to be available, and labels of the
+//! cluster tell how each of its add-ons is.
 
 mod decide;
 mod grant;

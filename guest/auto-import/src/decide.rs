@@ -45,8 +45,8 @@ impl Import {
         })
     }
 
-    /// Whether it is left alone: it was imported before, and since then a person detached it, imported it by hand, or gave
-    /// it another name.
+    /// Whether it is left alone: it was imported before, and since then a person detached it, imported it by hand, or
+    /// gave it another name.
     fn is_left(&self, there: Option<&ManagedCluster>) -> bool {
         let imported_as = self.hosted.imported_as();
         imported_as.is_some_and(|name| name != self.name || !there.is_some_and(cluster::is_made))

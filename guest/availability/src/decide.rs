@@ -51,8 +51,8 @@ fn is_heard_of(cluster: &ManagedCluster) -> bool {
     said || [JOINED, CLOCK].map(|kind| cluster.condition(kind)) != [None, None]
 }
 
-/// After how many seconds without a heartbeat the cluster is `Unknown`. An agent beats up to a quarter of a duration late,
-/// so less than one and a half durations would be too few, whatever the settings say.
+/// After how many seconds without a heartbeat the cluster is `Unknown`. An agent beats up to a quarter of a duration
+/// late, so less than one and a half durations would be too few, whatever the settings say.
 fn limit(cluster: &ManagedCluster, settings: &Settings) -> u32 {
     let duration = match cluster.spec.lease_duration_seconds {
         None | Some(..=0) => 60,

@@ -19,8 +19,8 @@ pub struct Settings {
     pub settle_seconds: u32,
     /// Whether the condition of the clock is set.
     pub clock: bool,
-    /// Whether heartbeats count from when the agent sees them come, instead of by the time that they carry, also for whether
-    /// the cluster is available.
+    /// Whether heartbeats count from when the agent sees them come, instead of by the time that they carry, also for
+    /// whether the cluster is available.
     pub observed: bool,
 }
 

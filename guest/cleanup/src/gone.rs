@@ -1,5 +1,5 @@
-//! Decides what becomes of add-ons and works whose ManagedCluster is not there any more. The primary is the namespace of
-//! that cluster. Pure functions.
+//! Decides what becomes of add-ons and works whose ManagedCluster is not there any more. The primary is the namespace
+//! of that cluster. Pure functions.
 
 use crate::decide::Remaining;
 use crate::reasons::CLUSTER_GONE;
@@ -90,8 +90,8 @@ pub(crate) fn reconcile(
     })
 }
 
-/// When the removal begins. The time runs while the namespace waits for the cluster; a removal that was tried went before
-/// that, whatever became of it.
+/// When the removal begins. The time runs while the namespace waits for the cluster; a removal that was tried went
+/// before that, whatever became of it.
 fn begins(context: &Context<Settings>, inputs: &[Input]) -> i64 {
     let refused = matches!(found(inputs, REFUSED), Value::FailedWrite(_));
     let since = match found(inputs, LAST) {

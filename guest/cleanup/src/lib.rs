@@ -1,5 +1,6 @@
 //! The guest `cleanup`: a ManagedCluster that is being deleted stays until its add-ons and works are gone. They go in
-//! the order of their kinds and priorities. With the namespaces of clusters as primaries: so they do when the cluster is gone.
+//! the order of their kinds and priorities. With the namespaces of clusters as primaries: so they do when the cluster
+//! is gone.
 
 mod decide;
 mod gone;

@@ -1,5 +1,5 @@
-//! The guest `client-certificates`: approves the requests of registration agents for the certificates of their own cluster.
-//! It never denies: what it does not approve is left to a person.
+//! The guest `client-certificates`: approves the requests of registration agents for the certificates of their own
+//! cluster. It never denies: what it does not approve is left to a person.
 
 mod decide;
 mod grant;

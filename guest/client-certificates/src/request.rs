@@ -53,8 +53,8 @@ pub(crate) fn kind(bootstrap: &Bootstrap, cluster: &str, request: &CertificateRe
     }
 }
 
-/// What keeps a request from being one of an agent of the cluster, if so. Every name in it must be that of this cluster,
-/// whole: with a prefix, or with a name that nobody looks at, an agent gets the certificate of another cluster
+/// What keeps a request from being one of an agent of the cluster, if so. Every name in it must be that of this
+/// cluster, whole: with a prefix, or with a name that nobody looks at, an agent gets the certificate of another cluster
 /// (CVE-2024-9779, CVE-2026-66795).
 fn fault(
     cluster: &str,

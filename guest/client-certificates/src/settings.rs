@@ -26,7 +26,8 @@ pub struct Bootstrap {
     pub users: Vec<String>,
     /// Users of these groups, for every cluster.
     pub groups: Vec<String>,
-    /// The service account that an import makes for a cluster, for this cluster only, while its ManagedCluster is there.
+    /// The service account that an import makes for a cluster, for this cluster only, while its ManagedCluster is
+    /// there.
     pub imported: bool,
 }
 

@@ -39,12 +39,14 @@ impl Objects for ClusterAcceptance {
     }
 }
 
-/// Whether somebody decided about a cluster and does not accept it: nobody gives one the condition before it is accepted.
+/// Whether somebody decided about a cluster and does not accept it: nobody gives one the condition before it is
+/// accepted.
 fn is_denied(cluster: &ManagedCluster) -> bool {
     cluster.condition(DECIDED).is_some() && cluster.spec.hub_accepts_client != Some(true)
 }
 
-/// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every cluster.
+/// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every
+/// cluster.
 fn fits(rule: &Rule, name: &str, metadata: &Metadata) -> bool {
     let created_via = metadata.annotations.get(CREATED_VIA);
     let any = |wanted: &[String], value: Option<&String>| {

@@ -118,7 +118,8 @@ impl World for ClusterAccess {
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let whole = decided != Decided::Accepted || !known.binding_leaves();
         match (incomplete(&cluster, &inputs), said(decided)) {
-            // Before the write that may fail again. Said once: after that the cluster is accepted as soon as all is written.
+            // Before the write that may fail again. Said once: after that the cluster is accepted as soon as all is
+            // written.
             (Some(why), _) => apply.insert(0, decision(primary, "False", &ERROR, &why)),
             (None, Some((status, reason, message))) if whole && !says(&cluster, status) => {
                 apply.push(decision(primary, status, &reason, message));
@@ -146,8 +147,8 @@ fn said(decided: Decided) -> Option<(&'static str, Reason, &'static str)> {
     }
 }
 
-/// The namespace of an accepted cluster: first, where it is to be made, or last. Whoever takes the name of the cluster or
-/// another label off again must not hold up the rest.
+/// The namespace of an accepted cluster: first, where it is to be made, or last. Whoever takes the name of the cluster
+/// or another label off again must not hold up the rest.
 fn namespace(
     settings: &Settings,
     decided: Decided,

@@ -26,7 +26,8 @@ pub(crate) const MANIFEST_WORK: Kind =
 
 /// The label that names the cluster of an object.
 const LABEL: &str = r#"metadata.labels["open-cluster-management.io/cluster-name"]"#;
-/// What gives the work agent its rights. Like that of Open Cluster Management it outlives its removal until the works are gone.
+/// What gives the work agent its rights. Like that of Open Cluster Management it outlives its removal until the works
+/// are gone.
 const WORK_BINDING: ObjectPattern = ROLE_BINDING.within(
     "{primary.name}",
     "open-cluster-management:managedcluster:{primary.name}:work",

@@ -43,8 +43,8 @@ impl There {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether its end is waited for: it is held until the work agent has cleaned up, or is made here, so that it goes. Any
-    /// other one is removed before the cluster is released, or stays for ever.
+    /// Whether its end is waited for: it is held until the work agent has cleaned up, or is made here, so that it goes.
+    /// Any other one is removed before the cluster is released, or stays for ever.
     fn ends(&self) -> bool {
         let metadata = &self.metadata;
         let (label, us) = MANAGED_BY;
@@ -79,8 +79,8 @@ impl Known {
         self.binding.as_ref().is_some_and(There::ends)
     }
 
-    /// Whether the works decide what becomes of that binding: it is being deleted with its namespace, where none can be made
-    /// in its place.
+    /// Whether the works decide what becomes of that binding: it is being deleted with its namespace, where none can be
+    /// made in its place.
     pub(crate) fn leaves_with_namespace(&self) -> bool {
         self.binding_leaves() && self.namespace.as_ref().is_some_and(There::leaves)
     }

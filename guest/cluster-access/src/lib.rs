@@ -1,5 +1,5 @@
-//! The guest `cluster-access`: what the agents of a ManagedCluster may do on the hub once it is accepted, and what is left
-//! of that after a denial.
+//! The guest `cluster-access`: what the agents of a ManagedCluster may do on the hub once it is accepted, and what is
+//! left of that after a denial.
 
 mod decide;
 mod grant;

@@ -39,8 +39,8 @@ impl Objects<'_> {
         NAMESPACE.beside(self.primary, self.name())
     }
 
-    /// Those that are made beside the namespace, in order, each with what it says. Of a cluster that is being deleted only the
-    /// work agent keeps its rights, until it has cleaned up.
+    /// Those that are made beside the namespace, in order, each with what it says. Of a cluster that is being deleted
+    /// only the work agent keeps its rights, until it has cleaned up.
     pub(crate) fn made(&self, decided: Decided, works: bool, may_renew: bool) -> Vec<Desired> {
         let name = self.name();
         let (accepted, rules) = match decided {
@@ -68,8 +68,8 @@ impl Objects<'_> {
         all
     }
 
-    /// Those of the cluster alone that are not made, in the order in which they go: also those that were there before this
-    /// policy.
+    /// Those of the cluster alone that are not made, in the order in which they go: also those that were there before
+    /// this policy.
     pub(crate) fn left_out(&self, decided: Decided, works: bool) -> Vec<ObjectRef> {
         let (name, mut all) = (self.name(), Vec::new());
         if decided == Decided::Leaving {

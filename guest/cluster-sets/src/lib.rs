@@ -1,5 +1,5 @@
-//! The guest `cluster-sets`: puts each ManagedCluster into a ManagedClusterSet by the first rule that fits its labels and
-//! cluster claims.
+//! The guest `cluster-sets`: puts each ManagedCluster into a ManagedClusterSet by the first rule that fits its labels
+//! and cluster claims.
 
 mod decide;
 mod settings;

@@ -1,5 +1,5 @@
-//! The guest `default-sets`: the ManagedClusterSets `default` and `global`, which every hub has. For a Namespace that always
-//! exists it makes them; for a ManagedClusterSet it keeps their selector right.
+//! The guest `default-sets`: the ManagedClusterSets `default` and `global`, which every hub has. For a Namespace that
+//! always exists it makes them; for a ManagedClusterSet it keeps their selector right.
 
 mod decide;
 

@@ -1,5 +1,5 @@
-//! What this guest reads, and what it asks a policy to grant when its settings are the defaults: the finalizers that may be
-//! taken off a Klusterlet have to be added to that.
+//! What this guest reads, and what it asks a policy to grant when its settings are the defaults: the finalizers that
+//! may be taken off a Klusterlet have to be added to that.
 
 use crate::decide::{CLUSTER, KLUSTERLET, OTHERS};
 use transom_guest::kinds::HOSTED_CLUSTER;

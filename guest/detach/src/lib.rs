@@ -1,5 +1,5 @@
-//! The guest `detach`: the ManagedCluster of a HostedCluster that is being deleted is removed from the hub, and what holds
-//! that up is told.
+//! The guest `detach`: the ManagedCluster of a HostedCluster that is being deleted is removed from the hub, and what
+//! holds that up is told.
 
 mod decide;
 mod grant;

@@ -1,4 +1,5 @@
-//! What the guest asks a policy to grant when its settings are the defaults, and the agent works for the hub's own cluster.
+//! What the guest asks a policy to grant when its settings are the defaults, and the agent works for the hub's own
+//! cluster.
 
 use crate::decide::{KUBECONFIG, NAMESPACE, PASSWORD};
 use transom_guest::{Grant, HoleGrant, ObjectPattern, ReadGrant, WriteGrant};

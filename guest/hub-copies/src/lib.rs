@@ -1,5 +1,5 @@
-//! The guest `hub-copies`: copies of the admin kubeconfig and of the kubeadmin password of a HostedCluster, on the hub. It
-//! sees neither: both cross by reference.
+//! The guest `hub-copies`: copies of the admin kubeconfig and of the kubeadmin password of a HostedCluster, on the hub.
+//! It sees neither: both cross by reference.
 
 mod decide;
 mod grant;

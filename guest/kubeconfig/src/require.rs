@@ -1,4 +1,5 @@
-//! The needs for the kubeconfig of a HostedCluster, and its target: a namespace that is named after the managed cluster.
+//! The needs for the kubeconfig of a HostedCluster, and its target: a namespace that is named after the managed
+//! cluster.
 
 use crate::reasons;
 use crate::settings::Settings;

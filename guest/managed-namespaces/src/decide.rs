@@ -61,8 +61,8 @@ impl Objects for ManagedNamespaces {
     }
 }
 
-/// The namespaces that a set wants on a cluster: none if the cluster does not belong to it. Each with the set first, which
-/// is the order of the list.
+/// The namespaces that a set wants on a cluster: none if the cluster does not belong to it. Each with the set first,
+/// which is the order of the list.
 fn of_set(member: &Member, cluster: &Metadata) -> Result<Vec<(String, String)>, Problem> {
     let set: ClusterSet = member.read()?;
     let belongs = match set.members(&member.name) {

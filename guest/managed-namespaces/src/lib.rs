@@ -1,5 +1,5 @@
-//! The guest `managed-namespaces`: says in the status of a ManagedCluster which namespaces its sets want on it. The agent
-//! of the cluster makes them, and says there how that went.
+//! The guest `managed-namespaces`: says in the status of a ManagedCluster which namespaces its sets want on it. The
+//! agent of the cluster makes them, and says there how that went.
 
 mod decide;
 

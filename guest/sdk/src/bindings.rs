@@ -1,7 +1,7 @@
-//! The bindings that wit-bindgen makes from `wit/` for the exports of every guest, and the macro that exports them; each
-//! world has its own in its file.
-//! Guests do not use this module: the crate root re-exports the types, and the register macro uses the exports.
-//! With the serde attributes, `testing` reads and writes the types as `wit/` spells them.
+//! The bindings that wit-bindgen makes from `wit/` for the exports of every guest, and the macro that exports them;
+//! each world has its own in its file. Guests do not use this module: the crate root re-exports the types, and the
+//! register macro uses the exports. With the serde attributes, `testing` reads and writes the types as `wit/` spells
+//! them.
 
 /// The exports of every guest, the imports, and the types that all kinds share.
 pub mod guest {

@@ -1,5 +1,5 @@
-//! What a guest asks a policy to grant, as constants. It grants nothing by itself: `transom policy init` writes a manifest
-//! with it.
+//! What a guest asks a policy to grant, as constants. It grants nothing by itself: `transom policy init` writes a
+//! manifest with it.
 
 mod crossing;
 mod write;
@@ -49,8 +49,8 @@ pub struct LabelGrant {
     pub values: &'static [&'static str],
 }
 
-/// Objects, as a grant of a policy names them: `*` matches any text, `{primary.namespace}` and `{primary.name}` are those
-/// of the primary, `{name}` is a template of [`Grant::names`].
+/// Objects, as a grant of a policy names them: `*` matches any text, `{primary.namespace}` and `{primary.name}` are
+/// those of the primary, `{name}` is a template of [`Grant::names`].
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectPattern {
     /// Group and version, such as `v1`.

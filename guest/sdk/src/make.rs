@@ -1,5 +1,5 @@
-//! What a guest makes: builders for the kinds that policies make most, and [`object!`](crate::object) for any other. One
-//! value names an object and says what is in it; it ends as a [`Desired`] of an answer.
+//! What a guest makes: builders for the kinds that policies make most, and [`object!`](crate::object) for any other.
+//! One value names an object and says what is in it; it ends as a [`Desired`] of an answer.
 //!
 //! ```
 //! use transom_guest::make::{ClusterRole, ClusterRoleBinding, Namespace, Rule};

@@ -28,7 +28,8 @@ pub const HOSTING_CLUSTER_UNKNOWN: Reason = Reason {
     remedy: "Start the agent with --cluster-name, or set hostingCluster of the guest.",
 };
 
-/// Under which name the hub manages the cluster that hosts the control planes: that of the setting, else the agent's own.
+/// Under which name the hub manages the cluster that hosts the control planes: that of the setting, else the agent's
+/// own.
 ///
 /// # Errors
 /// [`HOSTING_CLUSTER_UNKNOWN`] if there is neither.
@@ -79,8 +80,8 @@ impl Naming {
     /// default the annotation takes precedence, because a person wrote it.
     ///
     /// # Errors
-    /// [`INVALID_TARGET_NAME`] if no namespace `klusterlet-<name>` can exist, with the field that the name comes from; or
-    /// annotations of an unexpected type.
+    /// [`INVALID_TARGET_NAME`] if no namespace `klusterlet-<name>` can exist, with the field that the name comes from;
+    /// or annotations of an unexpected type.
     pub fn name(&self, agent: &Agent, primary: &Primary) -> Result<String, Problem> {
         let discovers = self.discovery && !agent.self_managed;
         let (name, field) = match annotated_name(primary)? {

@@ -1,5 +1,5 @@
-//! Guests that make objects, and decide what fields of the primary and of objects that others made say. Objects cross as JSON; the policy grants fields
-//! and values.
+//! Guests that make objects, and decide what fields of the primary and of objects that others made say. Objects cross
+//! as JSON; the policy grants fields and values.
 
 mod holes;
 mod need;
@@ -82,8 +82,9 @@ pub mod bindings {
 
 /// A guest that makes objects, and decides what fields of the primary say.
 pub trait Objects: Guest {
-    /// The objects that the answer may write beside the primary, and those to read. The host calls this again with what it found until there
-    /// are no new needs: at most three rounds. A guest that needs only the primary does not write this function.
+    /// The objects that the answer may write beside the primary, and those to read. The host calls this again with what
+    /// it found until there are no new needs: at most three rounds. A guest that needs only the primary does not write
+    /// this function.
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.
@@ -194,8 +195,8 @@ impl FromIterator<Need> for Requirement {
 }
 
 impl Desired {
-    /// Fields of the primary, or of an object that others made and that `require` named as a target: `json!({"metadata": {"labels": {"a": "b"}}})`. Null removes a field; one
-    /// that is left out keeps its value.
+    /// Fields of the primary, or of an object that others made and that `require` named as a target:
+    /// `json!({"metadata": {"labels": {"a": "b"}}})`. Null removes a field; one that is left out keeps its value.
     pub fn fields(object: &ObjectRef, content: &Json) -> Self {
         Self {
             object: object.clone(),
@@ -215,8 +216,9 @@ impl Desired {
         Self::fields(object, &json!({"status": {"conditions": conditions}}))
     }
 
-    /// A whole object that the policy makes: `json!({"data": {"a": "b"}})`, with labels and annotations if there are any.
-    /// A field that an earlier answer had and this one leaves out goes. `require` has to name the object as a target.
+    /// A whole object that the policy makes: `json!({"data": {"a": "b"}})`, with labels and annotations if there are
+    /// any. A field that an earlier answer had and this one leaves out goes. `require` has to name the object as a
+    /// target.
     pub fn whole(object: &ObjectRef, content: &Json) -> Self {
         Self {
             object: object.clone(),
@@ -234,8 +236,8 @@ pub fn found<'a>(inputs: &'a [Input], role: &str) -> &'a Value {
 }
 
 impl Value {
-    /// Reads the declared fields of an object; none if there is no object. The text leaves out fields that the object does
-    /// not have, so give the type `#[serde(default)]`.
+    /// Reads the declared fields of an object; none if there is no object. The text leaves out fields that the object
+    /// does not have, so give the type `#[serde(default)]`.
     ///
     /// # Errors
     /// A problem with reason `UnreadableFields` if a field has another type than the guest expects.

@@ -15,8 +15,8 @@ pub(crate) const UNREADABLE_FIELDS: &str = "UnreadableFields";
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
-/// Reads settings as [`read`] does, and refuses a list in the place of a mapping. For [`Guest::check`](crate::Guest::check),
-/// once for a policy.
+/// Reads settings as [`read`] does, and refuses a list in the place of a mapping. For
+/// [`Guest::check`](crate::Guest::check), once for a policy.
 pub(crate) fn check<S: DeserializeOwned + Default>(text: &str) -> Result<S, Problem> {
     let settings = read(text)?;
     match misplaced_list::<S>(text) {

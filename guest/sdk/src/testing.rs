@@ -24,9 +24,9 @@
 //! primary, of an object or of a managed cluster is absent. It also refuses a taints guest that declares a path which
 //! fills no field of the record.
 //!
-//! Settings, the `fields` of a primary, the value of a form `object` and the `content` that a guest wants, also of the objects
-//! of a text, are written as YAML, not as JSON in a text. Absent fields have their default: empty, zero, false, absent; a lease lasts 60 seconds. Without
-//! `agent`, the agent works for the hub's own cluster.
+//! Settings, the `fields` of a primary, the value of a form `object` and the `content` that a guest wants, also of the
+//! objects of a text, are written as YAML, not as JSON in a text. Absent fields have their default: empty, zero, false,
+//! absent; a lease lasts 60 seconds. Without `agent`, the agent works for the hub's own cluster.
 //!
 //! In `expected.yaml`, a field that is left out must have its default in the answer; the case of a variant must always
 //! be given. Only `message` may be left out and have a value, because sentences may change. Every answer must give only

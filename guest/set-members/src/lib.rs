@@ -1,5 +1,5 @@
-//! The guest `set-members`: says in the status of a ManagedClusterSet how many ManagedClusters it has. The host counts them;
-//! only a cluster that joins or leaves calls for another reconcile.
+//! The guest `set-members`: says in the status of a ManagedClusterSet how many ManagedClusters it has. The host counts
+//! them; only a cluster that joins or leaves calls for another reconcile.
 
 mod decide;
 

@@ -1,5 +1,5 @@
-//! The guest `taint-times`: gives taints without a time the time at which it first sees them, where no webhook of the hub
-//! does it.
+//! The guest `taint-times`: gives taints without a time the time at which it first sees them, where no webhook of the
+//! hub does it.
 
 mod decide;
 

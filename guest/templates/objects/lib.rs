@@ -1,4 +1,5 @@
-//! The guest `my-guest`: makes a namespace for each ManagedCluster, and in it a ConfigMap that says what the cluster is.
+//! The guest `my-guest`: makes a namespace for each ManagedCluster, and in it a ConfigMap that says what the cluster
+//! is.
 
 use serde_json::json;
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE};

@@ -23,7 +23,7 @@ pub(crate) use form::{OutputFormat, Reveal, TableFormat};
 use plan::PlanArgs;
 pub(crate) use policies::{ExplainArgs, RbacArgs, RbacFormat, ValidateArgs};
 pub(crate) use reconcile::{ReconcileArgs, RenderArgs};
-pub(crate) use run::Reads;
+pub(crate) use run::SecretReadsArg;
 use run::{ApproveArgs, HistoryArgs, RollbackArgs, RunArgs, StatusArgs};
 use std::ffi::OsString;
 
@@ -70,8 +70,8 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml\n  kubectl get fpol built-in-taints -o yaml | transom validate -f -"
     )]
     Validate(ValidateArgs),
-    /// Show the world, description and required capabilities of a component. The objects that it reads are known only at
-    /// run time.
+    /// Show the world, description and required capabilities of a component. The objects that it reads are known only
+    /// at run time.
     #[command(
         after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
     )]
@@ -97,8 +97,8 @@ pub(crate) enum Command {
         after_help = "Examples:\n  cargo build --release --target wasm32-unknown-unknown\n  transom componentize target/wasm32-unknown-unknown/release/mine.wasm -o target/guests/mine.wasm\n\nExit code: 0 when the component is written; 1 when the agent would not load it, so nothing is written; 2 on a usage error."
     )]
     Componentize(ComponentizeArgs),
-    /// Show the state of a primary, why, and what the agent would do next; write nothing. Without a name: a table of all
-    /// primaries.
+    /// Show the state of a primary, why, and what the agent would do next; write nothing. Without a name: a table of
+    /// all primaries.
     #[command(
         after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nExit code: 0 when nothing failed; 1 when a primary or a policy failed; 2 on a usage error."
     )]
@@ -113,7 +113,8 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom rollback built-in-taints\n  transom rollback built-in-taints --to 7d2d1ffd62\n\nExit code: 0 when the policy is changed; 1 when not; 2 on a usage error."
     )]
     Rollback(RollbackArgs),
-    /// Approve the plan of the candidate of a policy, or what its limits withhold. Needs the right to `update` `fleetpolicies/approval`.
+    /// Approve the plan of the candidate of a policy, or what its limits withhold. Needs the right to `update`
+    /// `fleetpolicies/approval`.
     #[command(
         after_help = "Examples:\n  kubectl get fpol built-in-taints -o jsonpath={.status.candidate}\n  transom approve built-in-taints sha256:1ea7…\n\nExit code: 0 when it is approved; 1 when not; 2 on a usage error."
     )]
@@ -165,8 +166,8 @@ pub(crate) enum Command {
     },
     /// Print the version, as `--version` does.
     Version,
-    /// Compile a component from standard input. The agent runs this in a child process, because a compilation may take too
-    /// much time or memory.
+    /// Compile a component from standard input. The agent runs this in a child process, because a compilation may take
+    /// too much time or memory.
     #[command(hide = true)]
     Compile {
         /// How the agent's engine allocates.

@@ -26,7 +26,7 @@ mod verify;
 mod would;
 
 use crate::args::{Cli, Command, PolicyCommand};
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 use std::fs::{self, File};
@@ -47,7 +47,7 @@ pub(crate) fn main() -> ExitCode {
             None => ending.into(),
             Some(error) => {
                 screen.note(format_args!("failed to write to standard output: {error}"));
-                Ending::Failed.into()
+                CommandEnd::Failed.into()
             }
         },
         Err(error) => {
@@ -73,7 +73,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     Ok(done)
 }
 
-fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
+fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<CommandEnd> {
     match command {
         Command::Run(args) => run::run(&args, screen),
         Command::Inspect(args) => component::inspect(&args, screen),
@@ -86,7 +86,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
         Command::Completion { shell } => Ok(completion(shell, screen)),
         Command::Version => {
             screen.text(&Cli::command().render_version());
-            Ok(Ending::Right)
+            Ok(CommandEnd::Right)
         }
         Command::History(args) => revisions::history(&args, screen),
         Command::Rollback(args) => done(revisions::rollback(&args, screen), screen),
@@ -100,11 +100,11 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
                 std::io::stdout().lock(),
             )
             .context("failed to compile")?;
-            Ok(Ending::Right)
+            Ok(CommandEnd::Right)
         }
         Command::Crd => {
             screen.text(&format!("{}\n", crd().trim_end()));
-            Ok(Ending::Right)
+            Ok(CommandEnd::Right)
         }
         Command::Push(args) => done(registry::push(&args, screen), screen),
         Command::Pull(args) => done(registry::pull(&args, screen), screen),
@@ -122,10 +122,10 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// For a command that does one thing in a registry or cluster: its error is a failure, not wrong use.
-fn done(ending: anyhow::Result<Ending>, screen: &Screen) -> anyhow::Result<Ending> {
+fn done(ending: anyhow::Result<CommandEnd>, screen: &Screen) -> anyhow::Result<CommandEnd> {
     ending.or_else(|error| {
         screen.note(format_args!("{error:#}"));
-        Ok(Ending::Failed)
+        Ok(CommandEnd::Failed)
     })
 }
 
@@ -141,7 +141,7 @@ fn replace_file(path: &Path, content: impl AsRef<[u8]>) -> std::io::Result<()> {
 
 /// Prints the completion script of a shell, without the commands that only the agent itself runs: the scripts would
 /// offer hidden ones, too.
-fn completion(shell: clap_complete::Shell, screen: &Screen) -> Ending {
+fn completion(shell: clap_complete::Shell, screen: &Screen) -> CommandEnd {
     let mut script = Vec::new();
     let all = Cli::command();
     let shown = all
@@ -152,7 +152,7 @@ fn completion(shell: clap_complete::Shell, screen: &Screen) -> Ending {
         .subcommands(shown.cloned());
     clap_complete::generate(shell, &mut shown, "transom", &mut script);
     screen.script(&script);
-    Ending::Right
+    CommandEnd::Right
 }
 
 /// The CustomResourceDefinition of the kind `FleetPolicy`, as it lies in `host/deploy/crd.yaml`.

@@ -26,15 +26,15 @@ mod watch;
 mod workers;
 pub(crate) mod workqueue;
 
-use crate::args::run::Asked;
+use crate::args::run::ReadOnlyTask;
 use crate::controller::trial::{Overlay, Rehearsals};
-use crate::policies::load::{Loaded, known_reason};
+use crate::policies::load::{LoadedPolicy, known_reason};
 use crate::telemetry;
 use account::Accounts;
 use conflicts::Conflicts;
 use connections::Connections;
 use documents::Documents;
-use limits::Limits;
+use limits::ChangeLimits;
 use memory::SharedMemory;
 use plan::Planned;
 use pool::Pool;
@@ -71,8 +71,8 @@ impl Controller {
             Err(ended) => self.fall_back(Arc::clone(&admitted), ended).await,
             planned => planned,
         };
-        // From the swap on, what was decided under the revision before counts no more: what that one reads may no longer be
-        // watched.
+        // From the swap on, what was decided under the revision before counts no more: what that one reads may no
+        // longer be watched.
         if !queue.works_on(&admitted.loaded) {
             let WorkItem { key, cause } = &admitted.work;
             let again = [cause.clone()].into_iter();
@@ -117,7 +117,7 @@ pub(crate) struct Controller {
     at_once: Arc<Semaphore>,
     documents: Arc<Documents>,
     /// How much each policy may change.
-    limits: Limits,
+    limits: ChangeLimits,
     /// Notified whenever a worker has no next request.
     moved: Notify,
     /// Seeds the jitter of back-off and resync, differently in each run.
@@ -155,7 +155,7 @@ impl Controller {
             accounts: Accounts::default(),
             pool: Pool::new(Budget::default().threads()),
             documents: Arc::new(Documents::new(&Budget::default())),
-            limits: Limits::default(),
+            limits: ChangeLimits::default(),
             at_once: Arc::new(Semaphore::new(workers::AT_ONCE)),
             moved: Notify::new(),
             seeds: RandomState::new(),
@@ -184,10 +184,10 @@ impl Controller {
     }
 
     /// For `transom status` and `plan`: the agent writes and publishes nothing, and keeps an account of each reconcile.
-    pub(crate) fn only_asked(mut self, asked: Asked) -> Self {
+    pub(crate) fn only_asked(mut self, asked: ReadOnlyTask) -> Self {
         self.accounts = match asked {
-            Asked::Everything => Accounts::kept(true),
-            Asked::Effects => Accounts::of_effects(),
+            ReadOnlyTask::Everything => Accounts::kept(true),
+            ReadOnlyTask::Effects => Accounts::of_effects(),
         };
         self
     }
@@ -226,7 +226,7 @@ struct Admitted {
     /// What is reconciled, and why.
     work: WorkItem,
     /// The policy with its guests.
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedPolicy>,
     /// When the work came up.
     since: Instant,
     /// Whether time alone calls for it.
@@ -244,7 +244,7 @@ impl Controller {
     /// When the guest was stopped or broke the contract, with the reason.
     fn answer<T>(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedPolicy,
         key: &Key,
         asked: &'static str,
         call: Call<T>,

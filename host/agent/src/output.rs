@@ -16,7 +16,7 @@ use transom_core::time::format_rfc3339;
 
 /// How a command ends, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum CommandEnd {
     /// Everything is right: 0.
     Right,
     /// `--exit-code`: something would change: 3.
@@ -27,20 +27,20 @@ pub(crate) enum Ending {
     Code(u8),
 }
 
-impl Ending {
+impl CommandEnd {
     /// How a command ends that found something wrong, or did not.
     pub(crate) fn failed_if(wrong: bool) -> Self {
         if wrong { Self::Failed } else { Self::Right }
     }
 }
 
-impl From<Ending> for ExitCode {
-    fn from(ending: Ending) -> Self {
+impl From<CommandEnd> for ExitCode {
+    fn from(ending: CommandEnd) -> Self {
         match ending {
-            Ending::Right => Self::SUCCESS,
-            Ending::Failed => Self::FAILURE,
-            Ending::WouldChange => Self::from(3),
-            Ending::Code(code) => Self::from(code),
+            CommandEnd::Right => Self::SUCCESS,
+            CommandEnd::Failed => Self::FAILURE,
+            CommandEnd::WouldChange => Self::from(3),
+            CommandEnd::Code(code) => Self::from(code),
         }
     }
 }
@@ -196,8 +196,8 @@ impl Screen {
         }
     }
 
-    /// A line with hidden characters escaped, and its first word in a colour. Nothing but that word is coloured, because
-    /// a name in the line may hold any text.
+    /// A line with hidden characters escaped, and its first word in a colour. Nothing but that word is coloured,
+    /// because a name in the line may hold any text.
     fn coloured(&self, word: &Tinted, rest: fmt::Arguments<'_>) -> String {
         let (text, rest) = (visible(&word.text), rest.to_string());
         let rest = visible(&rest);

@@ -21,7 +21,7 @@ pub(crate) mod watch;
 
 use crate::input;
 use anyhow::Context as _;
-use files::Files;
+use files::PolicyFiles;
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ use transom_api::labels;
 use transom_api::policy::VerifySpec;
 use transom_artifacts::{Base, Location};
 use transom_cluster::kubernetes::User;
-use transom_core::document::{Limits, flatten_list, parse_many};
+use transom_core::document::{ParseLimits, flatten_list, parse_many};
 use transom_core::policy::manifest;
 use transom_core::time::parse_rfc3339;
 
@@ -49,7 +49,7 @@ const BUILTIN: [(&str, &str); 2] = [
 ];
 
 /// Limits of one file of policies.
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 1 << 20,
     nodes: 100_000,
     depth: 64,
@@ -57,15 +57,15 @@ const LIMITS: Limits = Limits {
 
 /// Where policies come from.
 #[derive(Clone, Debug)]
-pub(crate) enum Source {
+pub(crate) enum PolicySource {
     /// The binary itself.
     Builtin,
     /// A folder or a file.
-    Path(Files),
+    Path(PolicyFiles),
     /// Standard input, which was read.
-    Input(Found),
+    Input(FoundPolicies),
     /// Policies that were read before, such as objects of an API server.
-    Given(Found),
+    Given(FoundPolicies),
 }
 
 /// A manifest of kind `FleetPolicy`, as it is written.
@@ -165,8 +165,8 @@ impl Written {
         named.into_iter().flatten().filter_map(location)
     }
 
-    /// Everything that is read to load it, even if the policy is not valid: its components, the signatures beside them and
-    /// the trusted keys.
+    /// Everything that is read to load it, even if the policy is not valid: its components, the signatures beside them
+    /// and the trusted keys.
     pub(crate) fn read_from(&self) -> BTreeSet<Location> {
         let spec = self.value.pointer("/spec/verify").cloned();
         let spec = spec.and_then(|spec| serde_json::from_value(spec).ok());
@@ -191,7 +191,7 @@ pub(crate) struct Approval {
 
 /// What was found at a source.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct FoundPolicies {
     /// Manifests of kind `FleetPolicy`, in order of their place.
     pub(crate) policies: Vec<Written>,
     /// Files or documents that cannot be read, and why.
@@ -200,7 +200,7 @@ pub(crate) struct Found {
     pub(crate) unread: BTreeSet<String>,
 }
 
-impl Source {
+impl PolicySource {
     /// The source that flags name; the binary itself when they name none. `components` is the folder of the components,
     /// if that is not the folder of the policies. Standard input (`-`) is read at once; it counts as a file in the
     /// current folder.
@@ -219,11 +219,11 @@ impl Source {
                         below: PathBuf::new(),
                     },
                 };
-                let mut found = Found::default();
+                let mut found = FoundPolicies::default();
                 found.take("standard input", &base, &text);
                 Self::Input(found)
             }
-            Some(path) => Self::Path(Files::new(path, components)),
+            Some(path) => Self::Path(PolicyFiles::new(path, components)),
         })
     }
 
@@ -241,10 +241,10 @@ impl Source {
     ///
     /// # Errors
     /// When the path itself cannot be read, or it holds more than the limits allow.
-    pub(crate) fn read(&self) -> io::Result<Found> {
+    pub(crate) fn read(&self) -> io::Result<FoundPolicies> {
         match self {
             Self::Builtin => {
-                let mut found = Found::default();
+                let mut found = FoundPolicies::default();
                 for (place, text) in BUILTIN {
                     found.take(place, &Base::Nowhere, text.as_bytes());
                 }
@@ -259,14 +259,17 @@ impl Source {
 /// Reads the policies at a path, or else those of the binary, for a command.
 ///
 /// # Errors
-/// As for [`Source::new`] and [`Source::read`]; the error names the path.
-pub(crate) fn read(path: Option<&Path>, components: Option<&Path>) -> anyhow::Result<Found> {
-    let source = Source::new(path, components)?;
+/// As for [`PolicySource::new`] and [`PolicySource::read`]; the error names the path.
+pub(crate) fn read(
+    path: Option<&Path>,
+    components: Option<&Path>,
+) -> anyhow::Result<FoundPolicies> {
+    let source = PolicySource::new(path, components)?;
     let failed = || format!("failed to read the policies `{}`", source.place());
     source.read().with_context(failed)
 }
 
-impl Found {
+impl FoundPolicies {
     /// Takes the policies in one text, and skips other kinds.
     fn take(&mut self, file: &str, base: &Base, text: &[u8]) {
         for document in parse_many(text, LIMITS) {

@@ -17,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 use transom_api::{KnownReason, State};
-use transom_core::metrics::Attempt;
+use transom_core::metrics::CopyAttempt;
 use transom_core::plan::Outcome;
 use transom_core::report::Report;
 use transom_core::share::lock::MutexExt as _;
@@ -46,7 +46,7 @@ pub(crate) fn start(format: LogFormat, once: bool) {
         .with(filter_fn(may_be_shown));
     // A line that cannot be written is lost: reporting that on standard error would panic.
     let lines = fmt::layer()
-        .with_writer(|| lines::Lines)
+        .with_writer(|| lines::LineWriter)
         .with_target(false)
         .log_internal_errors(false);
     // A second start in one process (tests) keeps the first subscriber.
@@ -157,7 +157,7 @@ fn level(report: &Report, transition: Option<First>) -> Level {
 pub(crate) fn counted(
     work: &WorkItem,
     report: &Report,
-    attempt: Option<Attempt>,
+    attempt: Option<CopyAttempt>,
     since_cause: Duration,
 ) {
     metrics::count(|meters| meters.reconciled(work.cause.as_str(), report, attempt, since_cause));
@@ -241,7 +241,7 @@ pub(crate) fn conflicting(policies: usize) {
 /// Logs a reconcile that ended by a bug in the agent; the panic hook has logged where. `counts` as a failed attempt.
 pub(crate) fn fault(key: &Key, counts: bool) {
     if counts {
-        metrics::count(|meters| meters.attempted(Attempt::Failed));
+        metrics::count(|meters| meters.attempted(CopyAttempt::Failed));
     }
     error!(policy = %key.policy, primary = %key.primary, reason = KnownReason::AgentFailed.as_str(), "the reconcile failed because of a bug in the agent; the agent retries it");
 }

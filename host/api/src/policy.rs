@@ -14,11 +14,11 @@ mod replaces;
 pub mod rollout;
 pub mod verify;
 
-pub use ask::{AccessReviewGrant, AskAs, AskGrant};
+pub use ask::{AccessReviewGrant, AskAs, AskGrantSpec};
 pub use budget::{BudgetSpec, Budgeted};
 pub use every::EverySpec;
 pub use failure::{FailureMode, OnFailureSpec};
-pub use hole::{HoleGrant, ManifestKind};
+pub use hole::{HoleGrantSpec, ManifestKind};
 pub use kubeconfig::{AddressGrant, CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 pub use labels::{LabelExpression, LabelOperator, LabelSelectorSpec};
 pub use limits::{LimitSpec, Limited, LimitsSpec};
@@ -153,8 +153,8 @@ pub struct GuestSpec {
     /// `builtin:<name>`; `configmap:<namespace>/<name>/<key>`, on the connection `local`, with further keys
     /// `<name>/<key>` of the namespace after `+`, whose bytes follow;
     /// `oci:<registry>/<repository>:<tag>` or `@sha256:<hex>`; or the path of a file: relative to the folder that
-    /// `--components` names, and below it; without that flag, relative to the policy's own file, and below the folder of
-    /// policies. The agent's flag `--sources` bounds what may be named.
+    /// `--components` names, and below it; without that flag, relative to the policy's own file, and below the folder
+    /// of policies. The agent's flag `--sources` bounds what may be named.
     pub component: String,
     /// Expected digest of the component, `sha256:<hex>`; checked when given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ pub struct GuestSpec {
     pub settings: Map<String, Value>,
     /// Imports that the guest may use; `log` is the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub capabilities: Vec<Capability>,
+    pub capabilities: Vec<CapabilitySpec>,
 }
 
 /// What a guest may import.
@@ -173,7 +173,7 @@ pub struct GuestSpec {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Capability {
+pub enum CapabilitySpec {
     /// Writing log lines, limited in number and size.
     Log,
 }
@@ -190,13 +190,14 @@ pub struct GrantSpec {
     pub names: BTreeMap<String, String>,
     /// What may be read, by role.
     #[serde(default)]
-    pub read: Vec<ReadGrant>,
+    pub read: Vec<ReadGrantSpec>,
     /// What the guests may ask the API server of the primary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ask: Vec<AskGrant>,
-    /// What may be written. Empty for a guest that only observes: the state and the conditions of the policy tell what it finds.
+    pub ask: Vec<AskGrantSpec>,
+    /// What may be written. Empty for a guest that only observes: the state and the conditions of the policy tell what
+    /// it finds.
     #[serde(default)]
-    pub write: Vec<WriteGrant>,
+    pub write: Vec<WriteGrantSpec>,
     /// The finalizer that the guest may keep on the primary, so that it can clean up before the primary is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finalizer: Option<String>,
@@ -206,7 +207,7 @@ pub struct GrantSpec {
 /// `{primary.name}` are those of the primary, `{name}` is one of `grant.names`, and a template may also stand inline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReadGrant {
+pub struct ReadGrantSpec {
     /// The name by which the guest asks.
     pub role: String,
     /// Name of the connection.
@@ -233,7 +234,7 @@ pub struct ReadGrant {
 /// Objects that may be written, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WriteGrant {
+pub struct WriteGrantSpec {
     /// `primary` if the primary itself is written; the fields that name an object are then absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetSpec>,
@@ -252,38 +253,39 @@ pub struct WriteGrant {
     /// Pattern of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What the policy may do with the objects: some of `create`, `update` and `delete` with objects that it makes; `patch`
-    /// alone with the primary, and with objects that others made.
-    pub verbs: Vec<Verb>,
-    /// Dotted paths of the fields that may be written; absent for `remove` and `release`. The key of a label or an annotation
-    /// may end with `*` and then stands for all that begin so: `metadata.labels["example.com/part-*"]`.
+    /// What the policy may do with the objects: some of `create`, `update` and `delete` with objects that it makes;
+    /// `patch` alone with the primary, and with objects that others made.
+    pub verbs: Vec<WriteVerb>,
+    /// Dotted paths of the fields that may be written; absent for `remove` and `release`. The key of a label or an
+    /// annotation may end with `*` and then stands for all that begin so: `metadata.labels["example.com/part-*"]`.
     #[serde(default)]
     pub fields: Vec<String>,
-    /// Which labels an object must have for `remove` and `release`. One that a policy made must be selected by its label
-    /// `transom.dev/policy`.
+    /// Which labels an object must have for `remove` and `release`. One that a policy made must be selected by its
+    /// label `transom.dev/policy`.
     #[serde(default, skip_serializing_if = "LabelSelectorSpec::is_empty")]
     pub labels: LabelSelectorSpec,
-    /// The finalizers that `release` takes off. With `create`, `update` and `delete`: those that objects of the policy bear until
-    /// it does not want them any more.
+    /// The finalizers that `release` takes off. With `create`, `update` and `delete`: those that objects of the policy
+    /// bear until it does not want them any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// For a guest that writes any fields: which values a field, or a part of one, may get, by its path. In texts `*` and
-    /// templates stand for what they stand for in names; null allows removing the field. Of a list every element must
-    /// be allowed. A field that is not listed may get any value.
+    /// For a guest that writes any fields: which values a field, or a part of one, may get, by its path. In texts `*`
+    /// and templates stand for what they stand for in names; null allows removing the field. Of a list every element
+    /// must be allowed. A field that is not listed may get any value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
-    /// For Secrets that hold credentials: what each field, as `data.kubeconfig` or `data["tls.crt"]`, may be filled with. No
-    /// guest sees the bytes.
+    /// For Secrets that hold credentials: what each field, as `data.kubeconfig` or `data["tls.crt"]`, may be filled
+    /// with. No guest sees the bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub holes: BTreeMap<String, HoleGrant>,
+    pub holes: BTreeMap<String, HoleGrantSpec>,
     /// Keys of taints that the policy owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taint_keys: Vec<String>,
-    /// For the field `status.conditions` of the primary or of objects that others made: types of the conditions that the
-    /// policy may set or remove.
+    /// For the field `status.conditions` of the primary or of objects that others made: types of the conditions that
+    /// the policy may set or remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// For the conditions of a CertificateSigningRequest, which approve or deny it: the signers whose requests these are.
+    /// For the conditions of a CertificateSigningRequest, which approve or deny it: the signers whose requests these
+    /// are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signers: Vec<String>,
     /// What a written kubeconfig may contain.
@@ -304,7 +306,7 @@ pub enum TargetSpec {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
-pub enum Verb {
+pub enum WriteVerb {
     /// Create it.
     Create,
     /// Replace granted fields of an object that the policy created.
@@ -319,7 +321,7 @@ pub enum Verb {
     Release,
 }
 
-impl Verb {
+impl WriteVerb {
     /// Whether it removes objects that others created, or their finalizers.
     pub fn is_of_others(&self) -> bool {
         matches!(self, Self::Remove | Self::Release)

@@ -26,8 +26,8 @@ crate::words! {
     }
 }
 
-/// How the host reacts. It acts by the class; where a few reasons need more than theirs, the code that acts names them. A guest can cause only the first four, with
-/// its own reasons.
+/// How the host reacts. It acts by the class; where a few reasons need more than theirs, the code that acts names them.
+/// A guest can cause only the first four, with its own reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Left as it is on purpose; checked again when something changes.

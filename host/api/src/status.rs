@@ -33,7 +33,7 @@ pub struct PolicyStatus {
     pub candidate: Option<CandidateStatus>,
     /// How many primaries are in each state.
     #[serde(default)]
-    pub counts: Counts,
+    pub counts: PrimaryCounts,
     /// Why primaries are held or waiting, the most frequent reason first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingStatus>,
@@ -59,8 +59,8 @@ pub struct PolicyStatus {
 }
 
 impl PolicyStatus {
-    /// Whether both are equal except for times, and for use that is far from the budget: a status that differs only in these
-    /// is not written.
+    /// Whether both are equal except for times, and for use that is far from the budget: a status that differs only in
+    /// these is not written.
     pub fn same_but_times(&self, other: &Self) -> bool {
         self.timeless() == other.timeless()
     }
@@ -146,7 +146,7 @@ pub struct EffectStatus {
 /// How many primaries are in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct PrimaryCounts {
     /// All primaries.
     pub total: u32,
     /// Primaries whose objects match the desired state.
@@ -198,11 +198,13 @@ pub struct PrimaryStatus {
     /// Since when it has been in this state for this reason.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
-    /// Since when its guest fails by its own fault, so that what was applied for it gets older; absent when it does not.
+    /// Since when its guest fails by its own fault, so that what was applied for it gets older; absent when it does
+    /// not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub failing_since: Option<String>,
-    /// When what was applied for it becomes stale, or is withdrawn, as `spec.onFailure` says; absent when it never does.
+    /// When what was applied for it becomes stale, or is withdrawn, as `spec.onFailure` says; absent when it never
+    /// does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub expires: Option<String>,
@@ -266,12 +268,13 @@ pub enum ConditionType {
     TagMoved,
     /// The components of the active revision are signed as the policy demands. Absent when it demands nothing.
     Verified,
-    /// The newest revision is on its way: it is loaded or tried, waits for an approval, or is read again. Absent otherwise.
+    /// The newest revision is on its way: it is loaded or tried, waits for an approval, or is read again. Absent
+    /// otherwise.
     Reconciling,
     /// A controller that the policy replaces still runs. Absent when none does.
     Conflicting,
-    /// The newest revision was refused, or the guest fails and `spec.onFailure.mode` is `Fail`: only a change helps. Absent
-    /// otherwise.
+    /// The newest revision was refused, or the guest fails and `spec.onFailure.mode` is `Fail`: only a change helps.
+    /// Absent otherwise.
     Stalled,
 }
 

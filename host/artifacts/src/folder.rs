@@ -30,7 +30,7 @@ pub struct Folder {
 
 /// What lies at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FileKind {
     /// A folder.
     Folder,
     /// A regular file.
@@ -39,7 +39,7 @@ pub enum Kind {
     Special,
 }
 
-impl Kind {
+impl FileKind {
     fn of(file_type: FileType) -> Self {
         match file_type {
             FileType::Directory => Self::Folder,
@@ -104,7 +104,7 @@ impl Folder {
     ///
     /// # Errors
     /// When nothing is there, or the path leads out.
-    pub fn look(&self, path: &Path) -> io::Result<(Kind, FileIdentity)> {
+    pub fn stat(&self, path: &Path) -> io::Result<(FileKind, FileIdentity)> {
         about(&self.at(path)?)
     }
 
@@ -115,7 +115,7 @@ impl Folder {
     pub fn read(&self, path: &Path, most: u64) -> io::Result<(Vec<u8>, FileIdentity)> {
         let file = self.at(path)?;
         let (kind, fingerprint) = about(&file)?;
-        if kind != Kind::File {
+        if kind != FileKind::File {
             return Err(io::Error::other("it is not a regular file"));
         }
         let mut bytes = Vec::new();
@@ -135,7 +135,7 @@ impl Folder {
     ///
     /// # Errors
     /// When it is no folder, leads out, or has more than `most` names.
-    pub fn names(&self, path: &Path, most: usize) -> io::Result<Vec<(OsString, Option<Kind>)>> {
+    pub fn names(&self, path: &Path, most: usize) -> io::Result<Vec<(OsString, Option<FileKind>)>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(self.at(path)?)? {
             let entry = entry?;
@@ -148,7 +148,7 @@ impl Folder {
             }
             let kind = match entry.file_type() {
                 FileType::Symlink | FileType::Unknown => None,
-                known => Some(Kind::of(known)),
+                known => Some(FileKind::of(known)),
             };
             names.push((name, kind));
         }
@@ -202,9 +202,9 @@ fn outside() -> io::Error {
     io::Error::other(Outside)
 }
 
-fn about(file: &OwnedFd) -> io::Result<(Kind, FileIdentity)> {
+fn about(file: &OwnedFd) -> io::Result<(FileKind, FileIdentity)> {
     let stat = fstat(file)?;
-    let kind = Kind::of(FileType::from_raw_mode(stat.st_mode));
+    let kind = FileKind::of(FileType::from_raw_mode(stat.st_mode));
     let fingerprint = FileIdentity {
         file: (stat.st_dev, stat.st_ino),
         size: u64::try_from(stat.st_size).unwrap_or_default(),
@@ -303,7 +303,7 @@ mod tests {
                 .unwrap()
                 .success()
         );
-        assert_eq!(folder.look(Path::new("pipe")).unwrap().0, Kind::Special);
+        assert_eq!(folder.stat(Path::new("pipe")).unwrap().0, FileKind::Special);
         let refused = folder.read(Path::new("pipe"), 9).unwrap_err();
         assert_eq!(refused.to_string(), "it is not a regular file");
         fs::write(outer.path().join("in/a"), "0123456789").unwrap();
@@ -315,8 +315,8 @@ mod tests {
         let names = folder.names(Path::new("sub"), 9).unwrap();
         let kinds = [
             ("..data", None),
-            ("..data.1", Some(Kind::Folder)),
-            ("b", Some(Kind::File)),
+            ("..data.1", Some(FileKind::Folder)),
+            ("b", Some(FileKind::File)),
             ("c", None),
         ];
         assert_eq!(names, kinds.map(|(name, kind)| (name.into(), kind)));
@@ -326,7 +326,7 @@ mod tests {
     fn a_new_file_of_equal_size_and_time_has_another_fingerprint() {
         let (outer, folder) = tree();
         let path = outer.path().join("in/a");
-        let (_, first) = folder.look(Path::new("a")).unwrap();
+        let (_, first) = folder.stat(Path::new("a")).unwrap();
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         // Once replaced, once written over.
         let other = outer.path().join("other");
@@ -339,7 +339,7 @@ mod tests {
                 .set_modified(time)
                 .unwrap();
             fs::rename(to, &path).unwrap();
-            let (_, fingerprint) = folder.look(Path::new("a")).unwrap();
+            let (_, fingerprint) = folder.stat(Path::new("a")).unwrap();
             assert!(
                 fingerprint != first
                     && (fingerprint.size, fingerprint.modified) == (first.size, first.modified)

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use transom_api::KnownReason;
 use transom_core::object::Object;
-use transom_core::policy::component::{Image, Part};
+use transom_core::policy::component::{ComponentPart, Image};
 use transom_core::reference::ObjectRef;
 use transom_core::watches;
 
@@ -20,13 +20,13 @@ const SHOWN: usize = 10;
 
 /// What requests gave for components that lie in a cluster or a registry.
 #[derive(Clone, Debug, Default)]
-pub struct Gathered {
+pub struct GatheredComponents {
     /// What reading each object that holds a part of a component gave; `None` when the object does not exist.
     pub objects: BTreeMap<ObjectRef, Result<Option<Contents>, Unread>>,
     /// What pulling each artifact gave.
     pub images: BTreeMap<Image, Result<Pulled, Unread>>,
     /// Components that need no request, because an earlier load kept them.
-    pub kept: BTreeMap<Location, Held>,
+    pub kept: BTreeMap<Location, HeldComponent>,
 }
 
 /// A component from a registry.
@@ -42,7 +42,7 @@ pub struct Pulled {
 
 /// A component that an earlier load kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldComponent {
     /// The component.
     pub bytes: Vec<u8>,
     /// `sha256:<hex>` of the manifest by which it was pulled from a registry, where that is known.
@@ -51,7 +51,7 @@ pub struct Held {
     pub evidence: Option<Evidence>,
 }
 
-impl Gathered {
+impl GatheredComponents {
     /// Whether something could not be read, so that reading it again may help.
     pub fn is_incomplete(&self) -> bool {
         self.objects.values().any(Result::is_err) || self.images.values().any(Result::is_err)
@@ -176,11 +176,11 @@ impl Unread {
 /// The bytes of all parts in order. `place` is the component as the policy names it.
 pub(crate) fn bytes(
     place: &dyn Display,
-    parts: &[Part],
-    gathered: &Gathered,
+    parts: &[ComponentPart],
+    gathered: &GatheredComponents,
 ) -> Result<Vec<u8>, FetchError> {
     let mut all = Vec::new();
-    for Part { object, key } in parts {
+    for ComponentPart { object, key } in parts {
         let read = gathered.objects.get(object);
         let read = read.ok_or_else(|| FetchError::NoCluster(place.to_string()))?;
         let contents = read
@@ -231,9 +231,9 @@ mod tests {
         objects: [(ObjectRef, Result<Option<Contents>, Unread>); N],
     ) -> Result<Vec<u8>, (KnownReason, String)> {
         let location = Location::parse(component, &Base::Nowhere).unwrap();
-        let gathered = Gathered {
+        let gathered = GatheredComponents {
             objects: objects.into(),
-            ..Gathered::default()
+            ..GatheredComponents::default()
         };
         let fetched = location.fetch(None, &gathered);
         let bytes = fetched.map(|artifact| artifact.bytes.into_owned());

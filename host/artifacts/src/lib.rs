@@ -13,6 +13,6 @@ mod sources;
 
 pub use builtin::{builtin_digests, builtin_names};
 pub use fetch::{Artifact, FetchError};
-pub use gathered::{Contents, Gathered, Held, Pulled, Unread};
+pub use gathered::{Contents, GatheredComponents, HeldComponent, Pulled, Unread};
 pub use location::{Base, Location, MAX_BYTES};
 pub use sources::Sources;

@@ -3,7 +3,7 @@
 use crate::builtin;
 use crate::fetch::{Artifact, FetchError};
 use crate::folder::{FileIdentity, Folder, leads_out};
-use crate::gathered::{self, Gathered};
+use crate::gathered::{self, GatheredComponents};
 use crate::signature::{Evidence, MAX_SIGNATURE_BYTES};
 use crate::sources::Sources;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use transom_core::digest::Digest;
-use transom_core::policy::component::{Image, Part, Source};
+use transom_core::policy::component::{ComponentPart, ComponentSource, Image};
 use transom_core::reference::ObjectRef;
 
 /// Largest component that is read, in bytes.
@@ -65,7 +65,7 @@ pub enum Location {
     /// In a file: the path as the policy writes it.
     File(Base, String),
     /// In keys of ConfigMaps.
-    ConfigMap(Vec<Part>),
+    ConfigMap(Vec<ComponentPart>),
     /// In a registry.
     Image(Image),
 }
@@ -74,34 +74,34 @@ impl Location {
     /// Parses the text by which a policy names a component.
     ///
     /// # Errors
-    /// As for [`Source::parse`].
+    /// As for [`ComponentSource::parse`].
     pub fn parse(text: &str, base: &Base) -> Result<Self, String> {
-        Source::parse(text).map(|source| Self::of(source, base))
+        ComponentSource::parse(text).map(|source| Self::of(source, base))
     }
 
     /// Where a source lies for a policy whose files lie at `base`.
-    pub fn of(source: Source, base: &Base) -> Self {
+    pub fn of(source: ComponentSource, base: &Base) -> Self {
         match source {
-            Source::Builtin(name) => Self::Builtin(name),
-            Source::File(path) => base.at(path),
-            Source::ConfigMap(parts) => Self::ConfigMap(parts),
-            Source::Image(image) => Self::Image(image),
+            ComponentSource::Builtin(name) => Self::Builtin(name),
+            ComponentSource::File(path) => base.at(path),
+            ComponentSource::ConfigMap(parts) => Self::ConfigMap(parts),
+            ComponentSource::Image(image) => Self::Image(image),
         }
     }
 
     /// A component as a policy names it, or a path that the operator names: it may lie anywhere.
     ///
     /// # Errors
-    /// As for [`Source::parse`], but not for a path; with the text in front.
+    /// As for [`ComponentSource::parse`], but not for a path; with the text in front.
     pub fn anywhere(text: &str) -> Result<Self, String> {
-        if Source::is_prefixed(text) {
+        if ComponentSource::is_prefixed(text) {
             return Self::parse(text, &Base::Nowhere).map_err(|why| format!("`{text}` {why}"));
         }
         Ok(file_anywhere(Path::new(text)))
     }
 
     /// The keys of objects that hold the component; none where it does not lie in objects.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[ComponentPart] {
         match self {
             Self::Builtin(_) | Self::File(..) | Self::Image(_) => &[],
             Self::ConfigMap(parts) => parts,
@@ -121,17 +121,17 @@ impl Location {
         self.parts().iter().map(|part| &part.object).collect()
     }
 
-    /// Where its signature lies, if that is a file or a key beside it: the same name with `.sig`. A component in several
-    /// keys has it beside the first.
+    /// Where its signature lies, if that is a file or a key beside it: the same name with `.sig`. A component in
+    /// several keys has it beside the first.
     pub fn signature(&self) -> Option<Self> {
         let suffixed = |text: &str| format!("{text}{SIGNATURE}");
         match self {
             Self::Builtin(_) | Self::Image(_) => None,
             Self::File(base, path) => Some(Self::File(base.clone(), suffixed(path))),
             Self::ConfigMap(parts) => {
-                let Part { object, key } = parts.first()?.clone();
+                let ComponentPart { object, key } = parts.first()?.clone();
                 let key = suffixed(&key);
-                Some(Self::ConfigMap(vec![Part { object, key }]))
+                Some(Self::ConfigMap(vec![ComponentPart { object, key }]))
             }
         }
     }
@@ -141,7 +141,7 @@ impl Location {
     ///
     /// # Errors
     /// When there is a signature that cannot be read.
-    pub fn evidence(&self, gathered: &Gathered) -> Result<Evidence, FetchError> {
+    pub fn evidence(&self, gathered: &GatheredComponents) -> Result<Evidence, FetchError> {
         if let Some(kept) = gathered.kept.get(self) {
             return Ok(kept.evidence.clone().unwrap_or_default());
         }
@@ -165,7 +165,7 @@ impl Location {
     }
 
     /// `sha256:<hex>` of the manifest by which it was pulled from a registry, where that is known.
-    pub fn manifest(&self, gathered: &Gathered) -> Option<String> {
+    pub fn manifest(&self, gathered: &GatheredComponents) -> Option<String> {
         if let Some(kept) = gathered.kept.get(self) {
             return kept.manifest.clone();
         }
@@ -206,7 +206,7 @@ impl Location {
     pub fn fingerprint(&self) -> Option<FileIdentity> {
         let (root, path) = self.file()?;
         Folder::open(root)
-            .and_then(|folder| folder.look(&path))
+            .and_then(|folder| folder.stat(&path))
             .ok()
             .map(|(_, fingerprint)| fingerprint)
     }
@@ -220,7 +220,7 @@ impl Location {
     pub fn fetch(
         &self,
         expected: Option<&str>,
-        gathered: &Gathered,
+        gathered: &GatheredComponents,
     ) -> Result<Artifact, FetchError> {
         let bytes = match (self, gathered.kept.get(self)) {
             // A builtin component needs no signature, so its bytes are only those of the agent.
@@ -242,7 +242,7 @@ impl Location {
         }
     }
 
-    fn bytes(&self, gathered: &Gathered) -> Result<Cow<'static, [u8]>, FetchError> {
+    fn bytes(&self, gathered: &GatheredComponents) -> Result<Cow<'static, [u8]>, FetchError> {
         Ok(match self {
             Self::Builtin(name) => match builtin::find(name) {
                 Some((_, bytes)) => Cow::Borrowed(bytes),
@@ -306,7 +306,7 @@ impl fmt::Display for Location {
                 parts
                     .iter()
                     .enumerate()
-                    .try_for_each(|(index, Part { object, key })| {
+                    .try_for_each(|(index, ComponentPart { object, key })| {
                         let mark = if index == 0 { '/' } else { '+' };
                         write!(f, "{mark}{}/{key}", object.name)
                     })
@@ -335,26 +335,31 @@ mod tests {
         std::fs::create_dir(folder.path().join("team")).unwrap();
         std::fs::write(folder.path().join("guest.wasm"), b"abc").unwrap();
         let location = Location::parse("../guest.wasm", &beside(folder.path())).unwrap();
-        let artifact = location.fetch(None, &Gathered::default()).unwrap();
+        let artifact = location
+            .fetch(None, &GatheredComponents::default())
+            .unwrap();
         assert_eq!(
             artifact.digest,
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
         assert!(
             location
-                .fetch(Some(&artifact.digest), &Gathered::default())
+                .fetch(Some(&artifact.digest), &GatheredComponents::default())
                 .is_ok()
                 && location.fingerprint().is_some()
         );
         let refused = location
-            .fetch(Some("sha256:00"), &Gathered::default())
+            .fetch(Some("sha256:00"), &GatheredComponents::default())
             .err()
             .unwrap();
         assert_eq!(refused.reason(), KnownReason::DigestMismatch);
         let anywhere =
             Location::anywhere(folder.path().join("guest.wasm").to_str().unwrap()).unwrap();
         assert_eq!(
-            anywhere.fetch(None, &Gathered::default()).unwrap().digest,
+            anywhere
+                .fetch(None, &GatheredComponents::default())
+                .unwrap()
+                .digest,
             artifact.digest
         );
     }
@@ -373,7 +378,7 @@ mod tests {
             };
             let fetch = |text: &str| {
                 let location = Location::parse(text, &base).unwrap();
-                location.fetch(None, &Gathered::default())
+                location.fetch(None, &GatheredComponents::default())
             };
             assert_eq!(&*fetch(&text).unwrap().bytes, b"abc");
             let other = text.replace("mine", "other");
@@ -386,14 +391,14 @@ mod tests {
     #[test]
     fn a_builtin_component_is_never_one_that_was_kept() {
         let at = Location::Builtin("nothing".to_owned());
-        let held = crate::Held {
+        let held = crate::HeldComponent {
             bytes: b"abc".to_vec(),
             manifest: None,
             evidence: None,
         };
-        let gathered = Gathered {
+        let gathered = GatheredComponents {
             kept: BTreeMap::from([(at.clone(), held)]),
-            ..Gathered::default()
+            ..GatheredComponents::default()
         };
         let refused = at.fetch(None, &gathered).err().unwrap();
         assert_eq!(refused.reason(), KnownReason::ComponentNotFound);
@@ -403,7 +408,7 @@ mod tests {
     fn names_a_missing_file() {
         let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into()))
             .unwrap()
-            .fetch(None, &Gathered::default())
+            .fetch(None, &GatheredComponents::default())
             .err()
             .unwrap();
         assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
@@ -413,7 +418,7 @@ mod tests {
         );
         let unknown = Location::parse("builtin:nothing", &Base::Nowhere)
             .unwrap()
-            .fetch(None, &Gathered::default())
+            .fetch(None, &GatheredComponents::default())
             .err()
             .unwrap()
             .to_string();
@@ -448,7 +453,7 @@ mod tests {
                 let location = Location::parse(path, &base).unwrap();
                 for expected in [None, Some(digest.as_str())] {
                     let refused = location
-                        .fetch(expected, &Gathered::default())
+                        .fetch(expected, &GatheredComponents::default())
                         .err()
                         .unwrap();
                     assert_eq!(
@@ -458,7 +463,7 @@ mod tests {
                     );
                     let other = Location::parse("/no/such/file", &base)
                         .unwrap()
-                        .fetch(expected, &Gathered::default())
+                        .fetch(expected, &GatheredComponents::default())
                         .err()
                         .unwrap()
                         .to_string();
@@ -471,7 +476,7 @@ mod tests {
         }
         let linked = Location::parse("link.wasm", &Base::Components(root))
             .unwrap()
-            .fetch(None, &Gathered::default())
+            .fetch(None, &GatheredComponents::default())
             .err()
             .unwrap();
         assert_eq!(linked.reason(), KnownReason::ComponentNotAllowed);

@@ -1,6 +1,6 @@
-//! Pulls components from registries, and pushes them there, in the layout of the CNCF for wasm: one layer. Trusts nothing
-//! that a registry answers: bytes count only by their digest, and no text of a registry is shown. How much memory an answer
-//! takes is bounded by who calls this, in a process of its own.
+//! Pulls components from registries, and pushes them there, in the layout of the CNCF for wasm: one layer. Trusts
+//! nothing that a registry answers: bytes count only by their digest, and no text of a registry is shown. How much
+//! memory an answer takes is bounded by who calls this, in a process of its own.
 
 mod access;
 mod failure;
@@ -8,11 +8,11 @@ mod layer;
 mod signatures;
 mod token;
 
-pub use access::{Access, Mirror};
+pub use access::{Mirror, RegistryAccess};
 
 use crate::gathered::{Pulled, Unread};
 use crate::signature::{Evidence, MAX_SIGNATURES, Signature};
-use access::Place;
+use access::ArtifactPlace;
 use failure::{broken, failed, unread};
 use layer::{LAYERS, blob, layer};
 use oci_client::client::{Client, ClientConfig, ClientProtocol};
@@ -38,19 +38,19 @@ const USER_AGENT: &str = concat!("transom/", env!("CARGO_PKG_VERSION"));
 
 /// How long a mirror may take before the next place is asked.
 const MIRROR: Duration = Duration::from_secs(15);
-/// How long the registry itself may take to tell the signatures of what a mirror gave: so short that there is time left for
-/// those on the mirror.
+/// How long the registry itself may take to tell the signatures of what a mirror gave: so short that there is time left
+/// for those on the mirror.
 const ORIGIN: Duration = Duration::from_secs(5);
 
 /// Registries, reached in one way.
-pub struct Registries(Access);
+pub struct Registries(RegistryAccess);
 
 impl Registries {
     /// Registries that are reached this way.
     ///
     /// # Errors
     /// When the certificates cannot be used.
-    pub fn new(access: Access) -> Result<Self, String> {
+    pub fn new(access: RegistryAccess) -> Result<Self, String> {
         let registries = Self(access);
         registries.client().map(drop)?;
         Ok(registries)
@@ -78,8 +78,8 @@ impl Registries {
         })
     }
 
-    /// Pulls a component: from the first mirror that has it, else from the registry itself; with its signatures, if they
-    /// are wanted.
+    /// Pulls a component: from the first mirror that has it, else from the registry itself; with its signatures, if
+    /// they are wanted.
     ///
     /// # Errors
     /// With the failure of the registry itself.
@@ -106,12 +106,12 @@ impl Registries {
         &self,
         attempt: &str,
         image: &Image,
-        place: Place,
+        place: ArtifactPlace,
         actions: &str,
-    ) -> Result<Place, Unread> {
+    ) -> Result<ArtifactPlace, Unread> {
         let login = token::login(&self.0, &place, actions).await;
         let login = login.map_err(|failed| unread(attempt, image, failed))?;
-        Ok(Place { login, ..place })
+        Ok(ArtifactPlace { login, ..place })
     }
 
     /// A refusal says which credential would have been there.
@@ -127,10 +127,15 @@ impl Registries {
         unread
     }
 
-    async fn pull_from(&self, image: &Image, place: Place, signed: bool) -> Result<Pulled, Unread> {
+    async fn pull_from(
+        &self,
+        image: &Image,
+        place: ArtifactPlace,
+        signed: bool,
+    ) -> Result<Pulled, Unread> {
         let failed = |error| failed("pull", image, &error);
         let place = self.admitted("pull", image, place, "pull").await?;
-        let Place { reference, login } = &place;
+        let ArtifactPlace { reference, login } = &place;
         let accepted = [OCI_IMAGE_MEDIA_TYPE];
         let client = self.client_for(image)?;
         let (manifest, _) = client
@@ -159,7 +164,7 @@ impl Registries {
         image: &Image,
         manifest: &[u8],
         client: &Client,
-        place: &Place,
+        place: &ArtifactPlace,
     ) -> Result<Evidence, Unread> {
         let here = Repository {
             client,
@@ -198,7 +203,7 @@ impl Registries {
     async fn at_origin(
         &self,
         image: &Image,
-        origin: Place,
+        origin: ArtifactPlace,
         manifest: &[u8],
     ) -> Result<Vec<Signature>, Unread> {
         let attempt = "find the signatures of";
@@ -220,7 +225,8 @@ impl Registries {
         let client = self.client_for(image)?;
         let admitted = self.admitted("look up", image, self.0.place(image), "pull");
         let admitted = admitted.await;
-        let Place { reference, login } = admitted.map_err(|one| self.explained(image, one))?;
+        let ArtifactPlace { reference, login } =
+            admitted.map_err(|one| self.explained(image, one))?;
         let digest = client.fetch_manifest_digest(&reference, &login).await;
         let digest =
             digest.map_err(|error| self.explained(image, failed("look up", image, &error)))?;
@@ -230,8 +236,8 @@ impl Registries {
         }
     }
 
-    /// Pushes a component under the tag of an image; returns the digest of its manifest. The same component gives the same
-    /// digest. `interface` is what the component imports and exports.
+    /// Pushes a component under the tag of an image; returns the digest of its manifest. The same component gives the
+    /// same digest. `interface` is what the component imports and exports.
     ///
     /// # Errors
     /// When the image has no tag, or the registry refuses it.
@@ -250,7 +256,8 @@ impl Registries {
         let failed = |error| self.explained(image, failed("push", image, &error));
         let admitted = self.admitted("push", image, self.0.place(image), "pull,push");
         let admitted = admitted.await;
-        let Place { reference, login } = admitted.map_err(|one| self.explained(image, one))?;
+        let ArtifactPlace { reference, login } =
+            admitted.map_err(|one| self.explained(image, one))?;
         let client = self.client_for(image)?;
         let layer = Digest::of_bytes(component).to_string();
         let config =

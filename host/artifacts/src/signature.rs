@@ -1,4 +1,5 @@
-//! Whether a component is signed by the keys that a policy trusts. Decides over values: reads nothing, and asks no service.
+//! Whether a component is signed by the keys that a policy trusts. Decides over values: reads nothing, and asks no
+//! service.
 
 mod form;
 mod key;
@@ -7,11 +8,11 @@ mod sample;
 
 pub use form::PLAIN_SIGNATURE;
 pub(crate) use form::{BUNDLE, SIGNED, SIMPLE, SIMPLE_SIGNATURE};
-pub use key::{Key, MAX_KEY_BYTES};
+pub use key::{MAX_KEY_BYTES, TrustedKey};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use form::{Subject, Unfit};
+use form::{Subject, UnfitSignature};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
@@ -54,7 +55,7 @@ pub struct Demand {
     /// Any of the keys, or all of them.
     pub mode: VerifyMode,
     /// The keys.
-    pub keys: Vec<Key>,
+    pub keys: Vec<TrustedKey>,
 }
 
 /// Why a component does not count as signed.
@@ -107,23 +108,24 @@ impl Demand {
         for signature in evidence.signatures.iter().take(MAX_SIGNATURES) {
             let signed = match signature.open(&subject) {
                 Ok(signed) => signed,
-                Err(Unfit::NoSignature) => continue,
-                Err(Unfit::Broken(why)) => {
+                Err(UnfitSignature::NoSignature) => continue,
+                Err(UnfitSignature::Broken(why)) => {
                     wrong = wrong.or(Some(why));
                     continue;
                 }
             };
-            let is_by = |key: &&Key| {
+            let is_by = |key: &&TrustedKey| {
                 let mut all = signed.signatures.iter();
                 all.any(|one| key.has_signed(&signed.message, one))
             };
-            let by: Vec<_> = self.keys.iter().filter(is_by).map(Key::name).collect();
+            let by = self.keys.iter().filter(is_by).map(TrustedKey::name);
+            let by: Vec<_> = by.collect();
             if by.is_empty() {
                 wrong = wrong.or(Some("a signature is by another key, or of other bytes"));
             }
             signers.extend(by);
         }
-        let is_signer = |key: &&Key| signers.contains(key.name());
+        let is_signer = |key: &&TrustedKey| signers.contains(key.name());
         let is_met = match self.mode {
             VerifyMode::Any => !signers.is_empty(),
             // No keys are no demand that could be met.

@@ -10,11 +10,11 @@ use transom_core::watches::matches;
 
 /// The allowed sources of components.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sources(Vec<Allowed>);
+pub struct Sources(Vec<AllowedSource>);
 
 /// One allowed source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Allowed {
+enum AllowedSource {
     Builtin,
     File,
     /// A pattern of `NAMESPACE/NAME`.
@@ -28,23 +28,23 @@ impl Sources {
     pub fn all() -> Self {
         let any = || "*".to_owned();
         Self(vec![
-            Allowed::Builtin,
-            Allowed::File,
-            Allowed::ConfigMap(any()),
-            Allowed::Image(any()),
+            AllowedSource::Builtin,
+            AllowedSource::File,
+            AllowedSource::ConfigMap(any()),
+            AllowedSource::Image(any()),
         ])
     }
 
     /// These sources and one component that the operator names.
     pub fn and(mut self, location: &Location) -> Self {
         self.0.extend(match location {
-            Location::Builtin(_) => vec![Allowed::Builtin],
-            Location::File(..) => vec![Allowed::File],
-            Location::Image(image) => vec![Allowed::Image(image.name())],
+            Location::Builtin(_) => vec![AllowedSource::Builtin],
+            Location::File(..) => vec![AllowedSource::File],
+            Location::Image(image) => vec![AllowedSource::Image(image.name())],
             Location::ConfigMap(_) => {
                 let named = |object: &ObjectRef| {
                     let namespace = object.namespace.as_deref().unwrap_or_default();
-                    Allowed::ConfigMap(format!("{namespace}/{}", object.name))
+                    AllowedSource::ConfigMap(format!("{namespace}/{}", object.name))
                 };
                 location.objects().into_iter().map(named).collect()
             }
@@ -55,8 +55,8 @@ impl Sources {
     /// The ConfigMaps that may hold components.
     pub fn config_maps(&self) -> Vec<AnyOf> {
         let exact = |text: &str| (!text.contains('*')).then(|| text.to_owned());
-        let of = |one: &Allowed| {
-            let Allowed::ConfigMap(pattern) = one else {
+        let of = |one: &AllowedSource| {
+            let AllowedSource::ConfigMap(pattern) = one else {
                 return None;
             };
             let (namespace, name) = pattern.split_once('/').unwrap_or(("*", "*"));
@@ -70,22 +70,22 @@ impl Sources {
 
     /// Whether a component may come from there. All objects that hold parts of it must be allowed.
     pub fn allow(&self, location: &Location) -> bool {
-        let any = |test: &dyn Fn(&Allowed) -> bool| self.0.iter().any(test);
+        let any = |test: &dyn Fn(&AllowedSource) -> bool| self.0.iter().any(test);
         match location {
-            Location::Builtin(_) => any(&|one| *one == Allowed::Builtin),
-            Location::File(..) => any(&|one| *one == Allowed::File),
+            Location::Builtin(_) => any(&|one| *one == AllowedSource::Builtin),
+            Location::File(..) => any(&|one| *one == AllowedSource::File),
             Location::ConfigMap(_) => {
                 let mut objects = location.objects().into_iter();
                 objects.all(|object| any(&|one| one.is_of(object)))
             }
             Location::Image(image) => any(
-                &|one| matches!(one, Allowed::Image(pattern) if matches(pattern, &image.name())),
+                &|one| matches!(one, AllowedSource::Image(pattern) if matches(pattern, &image.name())),
             ),
         }
     }
 }
 
-impl Allowed {
+impl AllowedSource {
     fn is_of(&self, object: &ObjectRef) -> bool {
         let Self::ConfigMap(pattern) = self else {
             return false;
@@ -98,7 +98,7 @@ impl Allowed {
 /// Builtin components and files.
 impl Default for Sources {
     fn default() -> Self {
-        Self(vec![Allowed::Builtin, Allowed::File])
+        Self(vec![AllowedSource::Builtin, AllowedSource::File])
     }
 }
 
@@ -108,13 +108,13 @@ impl FromStr for Sources {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let allowed = |one: &str| match (one, one.split_once(':')) {
-            ("builtin", _) => Ok(Allowed::Builtin),
-            ("file", _) => Ok(Allowed::File),
+            ("builtin", _) => Ok(AllowedSource::Builtin),
+            ("file", _) => Ok(AllowedSource::File),
             (_, Some(("configmap", pattern))) if is_pattern(pattern) => {
-                Ok(Allowed::ConfigMap(pattern.to_owned()))
+                Ok(AllowedSource::ConfigMap(pattern.to_owned()))
             }
             (_, Some(("oci", pattern))) if is_image_pattern(pattern) => {
-                Ok(Allowed::Image(pattern.to_owned()))
+                Ok(AllowedSource::Image(pattern.to_owned()))
             }
             _ => Err(format!(
                 "`{one}`: expected `builtin`, `file`, `configmap:NAMESPACE/NAME` or `oci:REGISTRY/REPOSITORY`, where `*` \
@@ -156,10 +156,10 @@ impl fmt::Display for Sources {
         for (index, one) in self.0.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             match one {
-                Allowed::Builtin => write!(f, "{comma}builtin")?,
-                Allowed::File => write!(f, "{comma}file")?,
-                Allowed::ConfigMap(pattern) => write!(f, "{comma}configmap:{pattern}")?,
-                Allowed::Image(pattern) => write!(f, "{comma}oci:{pattern}")?,
+                AllowedSource::Builtin => write!(f, "{comma}builtin")?,
+                AllowedSource::File => write!(f, "{comma}file")?,
+                AllowedSource::ConfigMap(pattern) => write!(f, "{comma}configmap:{pattern}")?,
+                AllowedSource::Image(pattern) => write!(f, "{comma}oci:{pattern}")?,
             }
         }
         Ok(())

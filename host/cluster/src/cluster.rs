@@ -18,11 +18,11 @@ use transom_core::report::Report;
 use transom_core::watches::{Scope, Watches};
 
 /// The result of a read; `None` when the object does not exist.
-pub type Read = Result<Option<Object>, ReadFailure>;
+pub type ReadResult = Result<Option<Object>, ReadFailure>;
 
 /// The answer to a question about access.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AccessVerdict {
     /// Whether it is allowed.
     pub allowed: bool,
     /// What the cluster says to that.
@@ -83,33 +83,33 @@ pub trait Cluster: Send + Sync {
     fn weigh(&self, reference: &ObjectRef) -> Option<usize>;
 
     /// Reads an object as it was last observed, or requests it.
-    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
     /// Reads an object for a resync: what only the agent's own write has reported, and no watch has confirmed, is
     /// confirmed now.
-    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
-    /// Reads an object where it is kept, because a watch may lag. For actions that cannot be undone. On a directory this
-    /// concerns the agent's own files: a user's file that is being written counts as it was last whole. An object that is in
-    /// none is an error while any file cannot be read.
-    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+    /// Reads an object where it is kept, because a watch may lag. For actions that cannot be undone. On a directory
+    /// this concerns the agent's own files: a user's file that is being written counts as it was last whole. An object
+    /// that is in none is an error while any file cannot be read.
+    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
     /// Requests an object with all its fields, also those that no watch keeps. Waits for the first answer of an API
     /// server, or until it is known not to answer.
-    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read>;
+    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
-    /// Requests the objects of the kind and namespace of `like` that have a label, with all their fields. Those that cannot
-    /// be used are left out. Waits as [`Cluster::read_whole`] does.
+    /// Requests the objects of the kind and namespace of `like` that have a label, with all their fields. Those that
+    /// cannot be used are left out. Waits as [`Cluster::read_whole`] does.
     fn list_whole<'a>(
         &'a self,
         like: &'a ObjectRef,
         label: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
 
-    /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none, whose
-    /// labels are selected. For actions that cannot be undone, because a watch may lag. Empty when the kind is not served.
-    /// A directory answers from what it keeps, and fails while a file cannot be read or several files define an object of the
-    /// scope.
+    /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none,
+    /// whose labels are selected. For actions that cannot be undone, because a watch may lag. Empty when the kind is
+    /// not served. A directory answers from what it keeps, and fails while a file cannot be read or several files
+    /// define an object of the scope.
     fn list_metadata<'a>(
         &'a self,
         place: &'a ObjectRef,
@@ -120,19 +120,19 @@ pub trait Cluster: Send + Sync {
     /// whose answer to [`Cluster::confirm`] leaves no doubt.
     fn unread(&self, object: &ObjectRef) -> Option<String>;
 
-    /// Asks whether somebody may do something: whoever made a request, or the agent. A directory answers with a manifest of
-    /// kind SubjectAccessReview or SelfSubjectAccessReview whose spec is this question.
+    /// Asks whether somebody may do something: whoever made a request, or the agent. A directory answers with a
+    /// manifest of kind SubjectAccessReview or SelfSubjectAccessReview whose spec is this question.
     fn review<'a>(
         &'a self,
         review: &'a Review,
         requester: Option<&'a Requester>,
-    ) -> BoxFuture<'a, Result<Verdict, ReadFailure>>;
+    ) -> BoxFuture<'a, Result<AccessVerdict, ReadFailure>>;
 
     /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
     fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome>;
 
-    /// Publishes the result of a reconcile: in a status file, which goes with the primary, or for a failure as an Event.
-    /// Returns without waiting for a server. `uid` is the primary's, empty when it is gone.
+    /// Publishes the result of a reconcile: in a status file, which goes with the primary, or for a failure as an
+    /// Event. Returns without waiting for a server. `uid` is the primary's, empty when it is gone.
     fn publish(&self, report: &Report, uid: &str) -> io::Result<()>;
 
     /// The last published status of a primary, by this agent or an earlier one. Always `None` for an API server: an
@@ -146,8 +146,8 @@ pub trait Cluster: Send + Sync {
     /// The last published status of a policy, by this agent or an earlier one.
     fn policy_status(&self, policy: &str) -> Option<PolicyStatus>;
 
-    /// Drops what is published, or still to be written, about all policies and primaries except these. What an API server
-    /// keeps about them goes with the `FleetPolicy` object, or expires.
+    /// Drops what is published, or still to be written, about all policies and primaries except these. What an API
+    /// server keeps about them goes with the `FleetPolicy` object, or expires.
     fn retain(
         &self,
         policies: &BTreeSet<String>,

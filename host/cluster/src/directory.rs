@@ -24,12 +24,12 @@ mod watch;
 
 pub use crate::ReadFailure;
 pub use error::OpenError;
-pub use feed::Observations;
+pub use feed::DirectoryObservations;
 
 use crate::parallel::on_each;
 use load::Scan;
-use own::Own;
-use shared::Shared;
+use own::OwnFolder;
+use shared::SharedDirectory;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ use std::time::Duration;
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan};
 use transom_core::reference::ObjectRef;
-use tree::{Place, Tree};
+use tree::{FilePlace, Tree};
 use watch::Watch;
 
 /// What to open, and how.
@@ -54,7 +54,7 @@ pub struct DirectoryOptions {
     /// How long a file must be quiet before it is read.
     pub settle: Duration,
     /// The size limits.
-    pub limits: Limits,
+    pub limits: SizeLimits,
     /// Whether anything may be written. If not, no own folder is made, but an existing one is read.
     pub writable: bool,
     /// Whether changes are followed.
@@ -69,7 +69,7 @@ impl DirectoryOptions {
             root: root.into(),
             own: None,
             settle: Duration::from_millis(100),
-            limits: Limits::default(),
+            limits: SizeLimits::default(),
             writable: true,
             watch: true,
         }
@@ -78,14 +78,14 @@ impl DirectoryOptions {
 
 /// Size limits; what exceeds them is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SizeLimits {
     /// Bytes of one object as compact JSON.
     pub object_bytes: usize,
     /// Bytes of one file.
     pub file_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for SizeLimits {
     fn default() -> Self {
         Self {
             object_bytes: 1_572_864,
@@ -95,11 +95,11 @@ impl Default for Limits {
 }
 
 /// Reads the whole tree, or one file, whatever its extension.
-fn load_all(shared: &Arc<Shared>, root: &Path, is_file: bool) -> std::io::Result<()> {
+fn load_all(shared: &Arc<SharedDirectory>, root: &Path, is_file: bool) -> std::io::Result<()> {
     if is_file {
         let bytes = read_named(root, shared.limits.file_bytes)?;
         let name = root.file_name().map(Path::new).unwrap_or(root);
-        load::take_bytes(shared, Place::new(tree::Layer::User, name), &bytes);
+        load::take_bytes(shared, FilePlace::new(tree::Layer::User, name), &bytes);
         return Ok(());
     }
     std::fs::read_dir(root)?;
@@ -113,7 +113,7 @@ fn load_all(shared: &Arc<Shared>, root: &Path, is_file: bool) -> std::io::Result
 
 /// A directory of manifests as a cluster. Safe to share between threads.
 pub struct Directory {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
     /// Its thread ends when this is dropped.
     _watch: Option<Watch>,
 }
@@ -150,7 +150,7 @@ impl Directory {
             root: folder,
             own,
         };
-        let shared = Arc::new(Shared::new(name, tree, limits, writer));
+        let shared = Arc::new(SharedDirectory::new(name, tree, limits, writer));
         load_all(&shared, &canonical, is_file).map_err(root_error)?;
         apply::forget_orphans(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {
@@ -172,16 +172,16 @@ impl Directory {
     }
 
     /// The objects in the bytes of one file. `place` names the file in messages.
-    pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: Limits) -> Self {
+    pub fn from_bytes(name: &str, place: &str, bytes: &[u8], limits: SizeLimits) -> Self {
         let tree = Tree {
             given: PathBuf::new(),
             root: PathBuf::new(),
             own: None,
         };
-        let shared = Arc::new(Shared::new(name.to_owned(), tree, limits, None));
+        let shared = Arc::new(SharedDirectory::new(name.to_owned(), tree, limits, None));
         load::take_bytes(
             &shared,
-            Place::new(tree::Layer::User, Path::new(place)),
+            FilePlace::new(tree::Layer::User, Path::new(place)),
             bytes,
         );
         Self {
@@ -203,7 +203,7 @@ impl Directory {
     pub fn take(&self, place: &str, bytes: &[u8]) {
         load::take_bytes(
             &self.shared,
-            Place::new(tree::Layer::User, Path::new(place)),
+            FilePlace::new(tree::Layer::User, Path::new(place)),
             bytes,
         );
     }
@@ -211,7 +211,7 @@ impl Directory {
     /// Sets the bytes of the agent's own file of an object, as if a user had edited it; without bytes the file is gone.
     /// For directories in memory.
     pub fn take_made(&self, object: &ObjectRef, bytes: &[u8]) {
-        let place = Place::new(tree::Layer::Made, &names::object_file(object));
+        let place = FilePlace::new(tree::Layer::Made, &names::object_file(object));
         if bytes.is_empty() {
             load::take_away(&self.shared, place);
         } else {
@@ -220,16 +220,16 @@ impl Directory {
     }
 
     /// Every change from now on.
-    pub fn changes(&self) -> Observations {
-        Observations {
+    pub fn changes(&self) -> DirectoryObservations {
+        DirectoryObservations {
             shared: Arc::clone(&self.shared),
             feed: self.shared.listen_from_now(),
         }
     }
 
     /// Every present object, `Synced`, then every change.
-    pub fn observations(&self) -> Observations {
-        Observations {
+    pub fn observations(&self) -> DirectoryObservations {
+        DirectoryObservations {
             shared: Arc::clone(&self.shared),
             feed: self.shared.listen(),
         }
@@ -291,7 +291,7 @@ fn open_own(
     own: Option<PathBuf>,
     root: &Path,
     writable: bool,
-) -> Result<(Option<PathBuf>, Option<Own>), OpenError> {
+) -> Result<(Option<PathBuf>, Option<OwnFolder>), OpenError> {
     let Some(path) = own else {
         return Ok((None, None));
     };
@@ -318,7 +318,7 @@ fn open_own(
         return Err(OpenError::Inside { path: found });
     }
     let writer = match writable {
-        true => Some(Own::open(&found).map_err(fail)?),
+        true => Some(OwnFolder::open(&found).map_err(fail)?),
         false => own::check_readable(&found).map(|()| None).map_err(fail)?,
     };
     Ok((Some(found), writer))

@@ -27,19 +27,19 @@ mod write;
 
 pub use access::{Access, Reviews};
 pub use approval::{Approvals, User};
-pub use connect::{ConnectError, KubernetesOptions, Settings, Standing};
-pub use counts::{Counts, Purpose, Verb};
+pub use connect::{ConnectError, ConnectSettings, ConnectionStanding, KubernetesOptions};
+pub use counts::{Purpose, RequestCounts, Verb};
 pub use events::Events;
 pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
-pub use policy_status::{PolicyStatuses, Seen};
+pub use policy_status::{PolicyStatuses, SeenVersion};
 pub use server::Server;
-pub use shared::Observations;
+pub use shared::ServerObservations;
 pub use watching::{Health, WatchHealth};
 pub use write::Writer;
 
 use follow::Follow;
 use resources::Resources;
-use shared::Shared;
+use shared::SharedConnection;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +51,7 @@ use transom_core::watches::{Keep, Scope, Watches};
 
 /// One API server as a cluster. Safe to share between threads; dropping it ends its watches.
 pub struct Kubernetes {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     /// What each watch keeps, and its task.
     following: Mutex<BTreeMap<Arc<Scope>, (Keep, Task)>>,
     writer: Writer,
@@ -86,7 +86,7 @@ impl Kubernetes {
     /// When there is no usable kubeconfig or identity, when no client can be made of it, when a credential plugin
     /// fails, or when the API server does not answer within 10 s.
     pub async fn connect(options: KubernetesOptions) -> Result<Self, ConnectError> {
-        let server = Self::start(Settings::read(options).await?)?;
+        let server = Self::start(ConnectSettings::read(options).await?)?;
         let said = server
             .standing()
             .wait_for(Option::is_some)
@@ -101,7 +101,7 @@ impl Kubernetes {
     ///
     /// # Errors
     /// When no client can be made of the settings.
-    pub fn start(settings: Settings) -> Result<Self, ConnectError> {
+    pub fn start(settings: ConnectSettings) -> Result<Self, ConnectError> {
         let client = connect::client(&settings)?;
         let (tell, standing) = watch::channel(None);
         let resources = Resources::new(client.clone());
@@ -111,7 +111,7 @@ impl Kubernetes {
             settings.options.read_only,
         );
         let counts = Arc::clone(writer.counts());
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(SharedConnection::new(
             &settings.options.name,
             client.clone(),
             resources,
@@ -130,7 +130,7 @@ impl Kubernetes {
     }
 
     /// Whether the API server has answered since the start.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
+    pub fn standing(&self) -> watch::Receiver<ConnectionStanding> {
         self.shared.standing.clone()
     }
 
@@ -200,8 +200,8 @@ impl Kubernetes {
 
     /// Every change from now on. If an object changes several times before the change is taken, only its last state is
     /// reported.
-    pub fn changes(&self) -> Observations {
-        Observations {
+    pub fn changes(&self) -> ServerObservations {
+        ServerObservations {
             feed: self.shared.listen(),
             shared: Arc::clone(&self.shared),
         }

@@ -8,5 +8,5 @@ pub mod parallel;
 mod read;
 mod review;
 
-pub use cluster::{Cluster, Patience, Read, Verdict};
+pub use cluster::{AccessVerdict, Cluster, Patience, ReadResult};
 pub use read::ReadFailure;

@@ -25,8 +25,8 @@ pub fn on_each<T: Send, R: Send>(
     done.into_iter().flatten().collect()
 }
 
-/// Works through items in batches, on as many threads as there are cores and batches; one batch needs no thread. Returns
-/// the results of the batches in order.
+/// Works through items in batches, on as many threads as there are cores and batches; one batch needs no thread.
+/// Returns the results of the batches in order.
 ///
 /// # Errors
 /// The first error in that order. No batch after it is begun any more.

@@ -1,6 +1,6 @@
 //! Questions about access in the form of the API: what is sent to a server, and what a manifest in a directory answers.
 
-use crate::Verdict;
+use crate::AccessVerdict;
 use serde_json::{Value, json};
 use transom_core::contract::decide::Review;
 use transom_core::inputs::request::Requester;
@@ -54,12 +54,12 @@ pub(crate) fn spec(review: &Review, requester: Option<&Requester>) -> Value {
 }
 
 /// The answer in a status; none when it has none.
-pub(crate) fn verdict(status: &Value) -> Option<Verdict> {
+pub(crate) fn verdict(status: &Value) -> Option<AccessVerdict> {
     let allowed = status.get("allowed")?.as_bool()?;
     let denied = status.get("denied").and_then(Value::as_bool) == Some(true);
     let text = |name: &str| status.get(name).and_then(Value::as_str);
     let why = ["reason", "evaluationError"].into_iter().find_map(text);
-    Some(Verdict {
+    Some(AccessVerdict {
         allowed: allowed && !denied,
         why: why.unwrap_or_default().to_owned(),
     })

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::timeout;
-use transom_api::status::{Counts, PolicyStatus};
+use transom_api::status::{PolicyStatus, PrimaryCounts};
 use transom_api::{API_VERSION, KIND, KnownReason, State};
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leading, Server};
@@ -271,10 +271,10 @@ async fn publishes_policies(side: &mut Side) -> Result<()> {
     // An API server may tell of the agent's own writes, too.
     while side.told().await? != "p" {}
     same(side.cluster.policy_status("p"), None)?;
-    let counts = Counts {
+    let counts = PrimaryCounts {
         total: 1,
         failed: 1,
-        ..Counts::default()
+        ..PrimaryCounts::default()
     };
     let status = PolicyStatus {
         counts,

@@ -28,7 +28,8 @@ pub(crate) fn spread(seed: u64, width: u64) -> u64 {
     (mixed ^ (mixed >> 31)) % width.saturating_add(1).max(1)
 }
 
-/// Milliseconds until the next resync of a primary: the policy's setting, give or take a tenth by the seed; `None` when it is 0.
+/// Milliseconds until the next resync of a primary: the policy's setting, give or take a tenth by the seed; `None` when
+/// it is 0.
 pub fn resync_ms(resync_seconds: u32, seed: u64) -> Option<u64> {
     let whole = u64::from(resync_seconds) * 1_000;
     (whole > 0).then(|| whole - whole / 10 + spread(seed, whole / 5))

@@ -1,7 +1,7 @@
 //! The cases that travel with a component: questions to it, each with the answer that its author expects. How they are
 //! written and read, and how an answer is compared with the expected one.
 
-use crate::document::{self, Limits};
+use crate::document::{self, ParseLimits};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 128;
 const MAX_LISTS: usize = 200;
 const MAX_VALUES: usize = 8_192;
 /// Limits of the section.
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 512 << 10,
     nodes: 65_536,
     depth: 64,
@@ -30,7 +30,7 @@ const SENTENCES: [&str; 1] = ["message"];
 
 /// One question to a guest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Case {
+pub struct GuestCase {
     /// Its folder below `cases`, with `/` between folders.
     pub name: String,
     /// What the guest is given, in the names of `wit/`.
@@ -43,7 +43,7 @@ pub struct Case {
 ///
 /// # Errors
 /// When the section could not be read again: a name is bad or occurs twice, or a limit is exceeded.
-pub fn encode(mut cases: Vec<Case>) -> Result<Vec<u8>, String> {
+pub fn encode(mut cases: Vec<GuestCase>) -> Result<Vec<u8>, String> {
     cases.sort_by(|one, other| one.name.cmp(&other.name));
     let written: Vec<_> = cases
         .iter()
@@ -60,7 +60,7 @@ pub fn encode(mut cases: Vec<Case>) -> Result<Vec<u8>, String> {
 ///
 /// # Errors
 /// What is wrong with it. Says nothing that is in it but names of cases.
-pub fn decode(section: &[u8]) -> Result<Vec<Case>, String> {
+pub fn decode(section: &[u8]) -> Result<Vec<GuestCase>, String> {
     let read = document::parse_one(section, LIMITS).map_err(|error| error.to_string())?;
     if read.get("version").and_then(Value::as_u64) != Some(VERSION) {
         return Err(format!("its version is not {VERSION}"));
@@ -83,7 +83,7 @@ pub fn decode(section: &[u8]) -> Result<Vec<Case>, String> {
     written.iter().enumerate().map(read_one).collect()
 }
 
-fn one(written: &Value) -> Result<Case, String> {
+fn one(written: &Value) -> Result<GuestCase, String> {
     let fields = written.as_object().ok_or("not a map")?;
     if let Some(missing) = FIELDS.iter().find(|field| !fields.contains_key(**field)) {
         return Err(format!("`{missing}` is missing"));
@@ -103,7 +103,7 @@ fn one(written: &Value) -> Result<Case, String> {
             return Err(format!("it gives {found} {what}; the limit is {most}"));
         }
     }
-    Ok(Case {
+    Ok(GuestCase {
         name: name.to_owned(),
         given: written["given"].clone(),
         expected: written["expected"].clone(),
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
     use crate::contract::decide::Requirement;
 
-    fn case(name: &str) -> Case {
-        Case {
+    fn case(name: &str) -> GuestCase {
+        GuestCase {
             name: name.to_owned(),
             given: json!({"validate": {"text": "ü\u{7f}\u{2028}\n\"", "number": -1.5}}),
             expected: json!([]),

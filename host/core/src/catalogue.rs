@@ -7,7 +7,7 @@ pub mod overlap;
 use crate::policy::Policy;
 use crate::rollout::{Candidate, Gate};
 use crate::trigger::{Evaluator, Predicate};
-use guest::Guest;
+use guest::GuestFacts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ pub struct Revision {
     /// The checked policy.
     pub policy: Policy,
     /// The trigger guest, which decides when to reconcile, if there is one.
-    pub trigger: Option<Guest>,
+    pub trigger: Option<GuestFacts>,
     /// The guest that decides what to write.
-    pub decide: Guest,
+    pub decide: GuestFacts,
 }
 
 impl Revision {
@@ -34,7 +34,7 @@ impl Revision {
     }
 
     /// Its guests, that of the trigger first.
-    pub fn guests(&self) -> impl Iterator<Item = &Guest> {
+    pub fn guests(&self) -> impl Iterator<Item = &GuestFacts> {
         self.trigger.iter().chain([&self.decide])
     }
 
@@ -90,14 +90,14 @@ impl Refusal {
 
 /// Where a policy is written, and which generation of it this is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PolicyPlace {
     /// A file, or an object's name.
     pub text: String,
     /// `metadata.generation`, where an API server counts.
     pub generation: Option<i64>,
 }
 
-impl From<&str> for Place {
+impl From<&str> for PolicyPlace {
     fn from(text: &str) -> Self {
         Self {
             text: text.to_owned(),
@@ -108,13 +108,13 @@ impl From<&str> for Place {
 
 /// What the catalogue knows of one policy.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The last good revision, if there ever was one.
     pub revision: Option<Arc<Revision>>,
     /// Why the newest revision was refused, if it was.
     pub refused: Option<Refusal>,
     /// Where the policy is written.
-    pub place: Place,
+    pub place: PolicyPlace,
     /// Generation of the active revision.
     pub active: Option<i64>,
     /// The newest revision while it is neither active nor refused.
@@ -152,12 +152,12 @@ impl fmt::Display for MovedTag {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// Shared between catalogues: most entries stay the same from one to the next.
-    entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    entries: BTreeMap<Arc<str>, Arc<CatalogueEntry>>,
 }
 
 /// How a policy changed between two catalogues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PolicyChange {
     /// It has its first good revision: enqueue every primary.
     Loaded,
     /// It has another revision: drop every primary's *before* state, enqueue every primary.
@@ -181,18 +181,18 @@ pub enum Change {
 impl Catalogue {
     /// The catalogue with a good revision of a policy; drops an earlier refusal.
     #[must_use]
-    pub fn with(&self, revision: Revision, place: impl Into<Place>) -> Self {
+    pub fn with(&self, revision: Revision, place: impl Into<PolicyPlace>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
         let active = place.generation;
         let before = self.entry(&name);
-        let is_same = |before: &&Entry| {
+        let is_same = |before: &&CatalogueEntry| {
             before
                 .revision
                 .as_ref()
                 .is_some_and(|one| **one == revision)
         };
         let moved = before.filter(is_same).map(|before| before.moved.clone());
-        let entry = Entry {
+        let entry = CatalogueEntry {
             revision: Some(Arc::new(revision)),
             refused: None,
             place,
@@ -205,9 +205,9 @@ impl Catalogue {
 
     /// The catalogue in which the newest revision of a policy is a candidate; the last good one stays active.
     #[must_use]
-    pub fn trying(&self, candidate: Candidate, place: impl Into<Place>) -> Self {
+    pub fn trying(&self, candidate: Candidate, place: impl Into<PolicyPlace>) -> Self {
         let name = Arc::clone(&candidate.revision.policy.name);
-        let entry = Entry {
+        let entry = CatalogueEntry {
             refused: None,
             place: place.into(),
             candidate: Some(candidate),
@@ -218,8 +218,8 @@ impl Catalogue {
 
     /// The catalogue in which a newer revision of a policy was refused; the last good one stays active.
     #[must_use]
-    pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<Place>) -> Self {
-        let entry = Entry {
+    pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<PolicyPlace>) -> Self {
+        let entry = CatalogueEntry {
             refused: Some(refusal),
             place: place.into(),
             candidate: None,
@@ -232,7 +232,7 @@ impl Catalogue {
     #[must_use]
     pub fn refused_at(&self, candidate: Candidate) -> Self {
         let name = Arc::clone(&candidate.revision.policy.name);
-        let entry = Entry {
+        let entry = CatalogueEntry {
             candidate: Some(candidate),
             ..self.entry(&name).cloned().unwrap_or_default()
         };
@@ -243,7 +243,7 @@ impl Catalogue {
     #[must_use]
     pub fn bounding(&self, revision: Arc<Revision>) -> Self {
         let name = Arc::clone(&revision.policy.name);
-        let entry = Entry {
+        let entry = CatalogueEntry {
             revision: Some(revision),
             ..self.entry(&name).cloned().unwrap_or_default()
         };
@@ -255,7 +255,7 @@ impl Catalogue {
     pub fn moving(&self, name: &str, moved: Vec<MovedTag>) -> Self {
         match self.entries.get_key_value(name) {
             Some((name, entry)) => {
-                let entry = Entry {
+                let entry = CatalogueEntry {
                     moved,
                     ..(**entry).clone()
                 };
@@ -273,19 +273,19 @@ impl Catalogue {
         Self { entries }
     }
 
-    fn replaced(&self, name: Arc<str>, entry: Entry) -> Self {
+    fn replaced(&self, name: Arc<str>, entry: CatalogueEntry) -> Self {
         let mut entries = self.entries.clone();
         entries.insert(name, Arc::new(entry));
         Self { entries }
     }
 
     /// Every policy in order of name.
-    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &CatalogueEntry)> {
         self.entries.iter().map(|(name, entry)| (name, &**entry))
     }
 
     /// What is known of a policy.
-    pub fn entry(&self, name: &str) -> Option<&Entry> {
+    pub fn entry(&self, name: &str) -> Option<&CatalogueEntry> {
         self.entries.get(name).map(|entry| &**entry)
     }
 
@@ -295,7 +295,7 @@ impl Catalogue {
     }
 
     /// How each policy changed since an earlier catalogue, in order of name; unchanged ones are left out.
-    pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, Change)> {
+    pub fn since(&self, earlier: &Self) -> Vec<(Arc<str>, PolicyChange)> {
         let names: BTreeSet<_> = earlier.entries.keys().chain(self.entries.keys()).collect();
         let change = |name: &Arc<str>| {
             let (before, after) = (earlier.entries.get(name), self.entries.get(name));
@@ -310,31 +310,31 @@ impl Catalogue {
     }
 }
 
-fn difference(old: Option<&Entry>, new: Option<&Entry>) -> Option<Change> {
+fn difference(old: Option<&CatalogueEntry>, new: Option<&CatalogueEntry>) -> Option<PolicyChange> {
     let Some(new) = new else {
-        return old.map(|_| Change::Removed);
+        return old.map(|_| PolicyChange::Removed);
     };
     let before = old.and_then(|entry| entry.revision.as_ref());
     let refused = old.and_then(|entry| entry.refused.as_ref());
     match (before, &new.revision) {
-        (None, Some(_)) => Some(Change::Loaded),
-        (Some(before), Some(after)) if before != after => Some(Change::Swapped),
+        (None, Some(_)) => Some(PolicyChange::Loaded),
+        (Some(before), Some(after)) if before != after => Some(PolicyChange::Swapped),
         _ if new.candidate.is_some() && new.refused.is_none() => {
             let before = old.and_then(|entry| entry.candidate.as_ref());
-            (before != new.candidate.as_ref()).then_some(Change::Waiting)
+            (before != new.candidate.as_ref()).then_some(PolicyChange::Waiting)
         }
         _ if refused == new.refused.as_ref() => moved(old?, new),
-        _ if new.refused.is_some() => Some(Change::Refused),
-        _ => Some(Change::Mended),
+        _ if new.refused.is_some() => Some(PolicyChange::Refused),
+        _ => Some(PolicyChange::Mended),
     }
 }
 
 /// Whether other tags mean something else than before.
-fn moved(old: &Entry, new: &Entry) -> Option<Change> {
+fn moved(old: &CatalogueEntry, new: &CatalogueEntry) -> Option<PolicyChange> {
     match new.moved.as_slice() {
         same if *same == old.moved => None,
-        [] => Some(Change::TagReturned),
-        _ => Some(Change::TagMoved),
+        [] => Some(PolicyChange::TagReturned),
+        _ => Some(PolicyChange::TagMoved),
     }
 }
 
@@ -370,15 +370,19 @@ mod tests {
             |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
         let again_never = never.refusing("external", refusal("a"), "file");
         for (old, new, expected) in [
-            (&empty, &never, Some(Change::Refused)),
+            (&empty, &never, Some(PolicyChange::Refused)),
             (&never, &again_never, None),
-            (&never, &first, Some(Change::Loaded)),
+            (&never, &first, Some(PolicyChange::Loaded)),
             (&first, &again, None),
-            (&again, &second, Some(Change::Swapped)),
-            (&second, &refused, Some(Change::Refused)),
-            (&refused, &mended, Some(Change::Mended)),
+            (&again, &second, Some(PolicyChange::Swapped)),
+            (&second, &refused, Some(PolicyChange::Refused)),
+            (&refused, &mended, Some(PolicyChange::Mended)),
             (&mended, &mended.clone(), None),
-            (&mended, &mended.without("external"), Some(Change::Removed)),
+            (
+                &mended,
+                &mended.without("external"),
+                Some(PolicyChange::Removed),
+            ),
         ] {
             assert_eq!(change(new, old), expected);
         }
@@ -397,13 +401,13 @@ mod tests {
             |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
         let first = Catalogue::default().with(revision("sha256:1"), "file");
         let moved = first.moving("external", vec![tag("sha256:2")]);
-        assert_eq!(change(&moved, &first), Some(Change::TagMoved));
+        assert_eq!(change(&moved, &first), Some(PolicyChange::TagMoved));
         let again = moved.moving("external", vec![tag("sha256:2")]);
         assert_eq!(change(&again, &moved), None);
         let further = moved.moving("external", vec![tag("sha256:3")]);
-        assert_eq!(change(&further, &moved), Some(Change::TagMoved));
+        assert_eq!(change(&further, &moved), Some(PolicyChange::TagMoved));
         let back = moved.moving("external", vec![]);
-        assert_eq!(change(&back, &moved), Some(Change::TagReturned));
+        assert_eq!(change(&back, &moved), Some(PolicyChange::TagReturned));
         // A load of the same revision keeps it; another revision, and a policy that is unknown, have none.
         let of = |catalogue: &Catalogue| {
             let mut entries = catalogue.entries();

@@ -79,7 +79,7 @@ pub struct Problem {
 /// Why a guest gives no answer; one variant for each reaction of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Refusal {
+pub enum GuestRefusal {
     /// Not a failure: asked again when one of the objects appears or changes.
     #[serde(serialize_with = "waiting")]
     Waiting(Problem, Vec<ObjectRef>),
@@ -123,7 +123,7 @@ pub struct Change {
 /// A trigger guest's verdict on a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum TriggerVerdict {
     /// Reconcile, for these reasons.
     Run(Vec<String>),
     /// Not now.

@@ -37,7 +37,7 @@ impl Digest {
     }
 
     /// Digest of a value that is put together from parts, without a copy of them; the same as that of the whole value.
-    pub(crate) fn of_parts(part: &Part<'_>) -> Self {
+    pub(crate) fn of_parts(part: &DigestPart<'_>) -> Self {
         let mut bytes = Vec::new();
         part.feed(&mut bytes);
         Self::of_bytes(&bytes)
@@ -76,18 +76,18 @@ impl Digest {
 }
 
 /// A part of a value that is digested.
-pub(crate) enum Part<'a> {
+pub(crate) enum DigestPart<'a> {
     /// A value that is there.
     There(&'a Value),
     /// One that is made for the digest.
     Made(Value),
     /// A list.
-    List(Vec<Part<'a>>),
+    List(Vec<DigestPart<'a>>),
     /// A map; its keys are in order.
-    Map(Vec<(&'static str, Part<'a>)>),
+    Map(Vec<(&'static str, DigestPart<'a>)>),
 }
 
-impl Part<'_> {
+impl DigestPart<'_> {
     fn feed(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::There(value) => feed(bytes, value),
@@ -193,11 +193,11 @@ mod tests {
     #[test]
     fn parts_have_the_digest_of_the_whole() {
         let value = json!({"x": [1, "y"]});
-        let parts = Part::Map(vec![
-            ("a", Part::There(&value)),
+        let parts = DigestPart::Map(vec![
+            ("a", DigestPart::There(&value)),
             (
                 "b",
-                Part::List(vec![Part::Made(json!(2)), Part::There(&value)]),
+                DigestPart::List(vec![DigestPart::Made(json!(2)), DigestPart::There(&value)]),
             ),
         ]);
         let whole = json!({"b": [2, value], "a": value});

@@ -1,4 +1,5 @@
-//! Parses YAML or JSON text into values, document by document, within budgets. Errors hold no text of a document, only place and kind.
+//! Parses YAML or JSON text into values, document by document, within budgets. Errors hold no text of a document, only
+//! place and kind.
 
 mod aside;
 mod chunk;
@@ -11,10 +12,10 @@ mod seed;
 
 use aside::Aside;
 use chunk::{Chunk, chunks};
-use cost::Memory;
-pub use error::{DocumentError, Fault};
+use cost::ParseMemory;
+pub use error::{DocumentError, DocumentFault};
 pub use list::{List, Piece, flatten_list, list_of, of_kind};
-use seed::{Reader, ValueSeed};
+use seed::{ParseState, ValueSeed};
 use serde::de::DeserializeSeed as _;
 use serde_json::Value;
 use std::convert::Infallible;
@@ -22,7 +23,7 @@ use std::fmt;
 
 /// What parsing one text may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ParseLimits {
     /// Bytes of the text.
     pub bytes: usize,
     /// Values in one document; those behind an alias count each time it is used. A short text has a smaller budget:
@@ -57,14 +58,14 @@ impl fmt::Debug for Parsed {
 ///
 /// # Errors
 /// When it is not one well-formed document within the limits.
-pub fn parse_one(bytes: &[u8], limits: Limits) -> Result<Value, DocumentError> {
+pub fn parse_one(bytes: &[u8], limits: ParseLimits) -> Result<Value, DocumentError> {
     let mut found = None;
     for parsed in parse_many(bytes, limits) {
         let line = parsed.line;
         if found.replace(parsed.value?).is_some() {
             return Err(DocumentError {
                 line: Some(line),
-                ..DocumentError::new(Fault::SeveralDocuments)
+                ..DocumentError::new(DocumentFault::SeveralDocuments)
             });
         }
     }
@@ -72,7 +73,7 @@ pub fn parse_one(bytes: &[u8], limits: Limits) -> Result<Value, DocumentError> {
 }
 
 /// Parses every document of a text; a broken one does not hide the others. Leaves out empty documents.
-pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
+pub fn parse_many(bytes: &[u8], limits: ParseLimits) -> Vec<Parsed> {
     let mut all = Vec::new();
     let Ok(()) = parse_each(bytes, limits, |parsed| -> Result<(), Infallible> {
         all.push(parsed);
@@ -88,7 +89,7 @@ pub fn parse_many(bytes: &[u8], limits: Limits) -> Vec<Parsed> {
 /// The first error of `each`.
 pub fn parse_each<E>(
     bytes: &[u8],
-    limits: Limits,
+    limits: ParseLimits,
     mut each: impl FnMut(Parsed) -> Result<(), E>,
 ) -> Result<(), E> {
     let text = match text_of(bytes, limits) {
@@ -101,7 +102,7 @@ pub fn parse_each<E>(
             });
         }
     };
-    let memory = Memory::of(text.len());
+    let memory = ParseMemory::of(text.len());
     let (left, mut number) = (memory.left(), 0);
     for chunk in chunks(text) {
         for parsed in parse_chunk(&chunk, limits, &memory) {
@@ -114,15 +115,15 @@ pub fn parse_each<E>(
 }
 
 /// Checks what can be checked before parsing.
-fn text_of(bytes: &[u8], limits: Limits) -> Result<&str, DocumentError> {
+fn text_of(bytes: &[u8], limits: ParseLimits) -> Result<&str, DocumentError> {
     if bytes.len() > limits.bytes {
-        return Err(DocumentError::new(Fault::TooLarge));
+        return Err(DocumentError::new(DocumentFault::TooLarge));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        DocumentError::new(Fault::InvalidUtf8).on(line_at(bytes, error.valid_up_to()))
+        DocumentError::new(DocumentFault::InvalidUtf8).on(line_at(bytes, error.valid_up_to()))
     })?;
     if let Some(at) = text.find('\0') {
-        return Err(DocumentError::new(Fault::Nul).on(line_at(bytes, at)));
+        return Err(DocumentError::new(DocumentFault::Nul).on(line_at(bytes, at)));
     }
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
@@ -134,7 +135,7 @@ fn line_at(bytes: &[u8], at: usize) -> usize {
 
 /// Parses the documents of one chunk, nearly always one. After a duplicate key it parses again, exactly, to find its
 /// place.
-fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory) -> Vec<Parsed> {
+fn parse_chunk(chunk: &Chunk<'_>, limits: ParseLimits, memory: &ParseMemory) -> Vec<Parsed> {
     let left = memory.left();
     let mut parsing = Parsing::new(chunk, limits, memory);
     parsing.all();
@@ -149,14 +150,14 @@ fn parse_chunk(chunk: &Chunk<'_>, limits: Limits, memory: &Memory) -> Vec<Parsed
 /// The documents of a chunk that are parsed so far.
 struct Parsing<'p> {
     chunk: &'p Chunk<'p>,
-    limits: Limits,
-    memory: &'p Memory,
+    limits: ParseLimits,
+    memory: &'p ParseMemory,
     exact: bool,
     found: Vec<Parsed>,
 }
 
 impl<'p> Parsing<'p> {
-    fn new(chunk: &'p Chunk<'p>, limits: Limits, memory: &'p Memory) -> Self {
+    fn new(chunk: &'p Chunk<'p>, limits: ParseLimits, memory: &'p ParseMemory) -> Self {
         Self {
             chunk,
             limits,
@@ -182,7 +183,7 @@ impl<'p> Parsing<'p> {
     }
 
     fn ends_at_a_duplicate_key(&self) -> bool {
-        let twice = |error: &DocumentError| error.fault == Fault::DuplicateKey;
+        let twice = |error: &DocumentError| error.fault == DocumentFault::DuplicateKey;
         let last = self.found.last();
         last.is_some_and(|parsed| parsed.value.as_ref().is_err_and(twice))
     }
@@ -214,7 +215,7 @@ impl<'p> Parsing<'p> {
     fn text(&mut self, aside: &Aside<'_>) -> bool {
         let (length, line) = (self.chunk.text.len(), self.chunk.line);
         for document in serde_yaml::Deserializer::from_str(&aside.text) {
-            let reader = Reader::new(length, aside, self.memory, self.limits, self.exact);
+            let reader = ParseState::new(length, aside, self.memory, self.limits, self.exact);
             match reader.begin(|| ValueSeed::root(&reader).deserialize(document)) {
                 Ok(Value::Null) => {}
                 Ok(value) => self.push(line, Ok(value)),
@@ -234,19 +235,23 @@ impl<'p> Parsing<'p> {
     /// When it is not JSON. Other faults, such as an exceeded limit, are among the parsed documents instead.
     fn json(&mut self, text: &str) -> Result<(), ()> {
         let aside = Aside::nothing(text);
-        // Each document is parsed from its own beginning, because the parser counts lines from the beginning of its text.
+        // Each document is parsed from its own beginning, because the parser counts lines from the beginning of its
+        // text.
         let (mut rest, mut above, mut before) = (text, self.chunk.offset, 0);
         let mut line = self.chunk.line;
         loop {
             let mut json = serde_json::Deserializer::from_str(rest);
-            let reader = Reader::new(text.len(), &aside, self.memory, self.limits, self.exact);
+            let reader = ParseState::new(text.len(), &aside, self.memory, self.limits, self.exact);
             match reader.begin(|| ValueSeed::root(&reader).deserialize(&mut json)) {
                 Ok(Value::Null) => {}
                 Ok(value) => self.push(line, Ok(value)),
                 Err(error) => {
                     let before = if error.line() == 1 { before } else { 0 };
                     let error = reader.error(Some((error.line(), error.column() + before)), above);
-                    if matches!(error.fault, Fault::Syntax | Fault::KeyNotText) {
+                    if matches!(
+                        error.fault,
+                        DocumentFault::Syntax | DocumentFault::KeyNotText
+                    ) {
                         return Err(());
                     }
                     self.push(line, Err(error));

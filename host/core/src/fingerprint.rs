@@ -39,7 +39,8 @@ pub fn of(object: &Object) -> Digest {
     ])
 }
 
-/// The same without the primary that the object was made for: of an object that many share it does not matter who keeps it.
+/// The same without the primary that the object was made for: of an object that many share it does not matter who keeps
+/// it.
 pub fn of_shared(object: &Object) -> Digest {
     let mut object = object.clone();
     let annotations = object.body.pointer_mut("/metadata/annotations");
@@ -51,7 +52,8 @@ pub fn of_shared(object: &Object) -> Digest {
     of(&object)
 }
 
-/// Of some fields alone, and of what tells one object of a name from the next: its uid, and whether it is being deleted.
+/// Of some fields alone, and of what tells one object of a name from the next: its uid, and whether it is being
+/// deleted.
 pub fn of_fields(fields: &[Path], object: &Object) -> Digest {
     let fields = projection::fingerprints(fields, object).into_iter();
     let fields: BTreeMap<_, _> = fields

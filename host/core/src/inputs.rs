@@ -11,15 +11,15 @@ pub mod sightings;
 
 use self::age::Freshness;
 use self::secrets::Secrets;
-use crate::catalogue::guest::Guest;
+use crate::catalogue::guest::GuestFacts;
 use crate::contract::Primary;
 use crate::contract::credentials::SourceView;
 use crate::contract::decide::{Absence, Age, Form, Input, InputValue, Need};
 use crate::contract::decide::{Protocol, Service, ServicePort};
-use crate::digest::{Digest, Part};
+use crate::digest::{Digest, DigestPart};
 use crate::failure::{Class, Failure, InvalidField};
 use crate::object::Object;
-use crate::object::field::{self, Place};
+use crate::object::field::{self, FieldPlace};
 use crate::projection::Declared;
 use crate::projection::path::Path;
 use serde_json::{Value, json};
@@ -50,9 +50,9 @@ impl Found {
         }
     }
 
-    /// The object, as far as it is there for the guest: one that is being deleted only in the form `object`, if the guest
-    /// declares `metadata.deletionTimestamp` of its kind.
-    fn there(&self, guest: &Guest) -> Option<&Arc<Object>> {
+    /// The object, as far as it is there for the guest: one that is being deleted only in the form `object`, if the
+    /// guest declares `metadata.deletionTimestamp` of its kind.
+    fn there(&self, guest: &GuestFacts) -> Option<&Arc<Object>> {
         let sees = |object: &Object| {
             let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
             let mut fields = declared.fields.list().iter();
@@ -72,14 +72,14 @@ impl Found {
 ///
 /// # Errors
 /// `InputTerminating` for an object that is being deleted, else the need's reason for absence, as waiting or missing.
-pub fn check_present(found: &[Found], guest: &Guest) -> Result<(), Failure> {
+pub fn check_present(found: &[Found], guest: &GuestFacts) -> Result<(), Failure> {
     found
         .iter()
         .filter(|found| found.there(guest).is_none() && found.value.is_none())
         .try_for_each(|found| absent(found, guest))
 }
 
-fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
+fn absent(found: &Found, guest: &GuestFacts) -> Result<(), Failure> {
     let reference = &found.need.reference;
     let (class, word) = match &found.need.absence {
         Absence::Fine => return Ok(()),
@@ -96,15 +96,15 @@ fn absent(found: &Found, guest: &Guest) -> Result<(), Failure> {
     Err(failure.about([reference.clone()]))
 }
 
-/// The inputs as the guest sees them, in the order of its needs; takes the values that were found. `kubeconfig` makes the
-/// view of the kubeconfig under a need's key of a Secret, and keeps the values that its references stand for; `secrets`
-/// keeps the bytes of other keys.
+/// The inputs as the guest sees them, in the order of its needs; takes the values that were found. `kubeconfig` makes
+/// the view of the kubeconfig under a need's key of a Secret, and keeps the values that its references stand for;
+/// `secrets` keeps the bytes of other keys.
 ///
 /// # Errors
 /// The errors of `kubeconfig`; `InvalidObject` for a Service or a declared field of another shape.
 pub fn cross(
     found: &mut [Found],
-    guest: &Guest,
+    guest: &GuestFacts,
     now_seconds: i64,
     secrets: &mut Secrets,
     mut kubeconfig: impl FnMut(&Found, &Object, &str) -> Result<SourceView, Failure>,
@@ -161,7 +161,7 @@ pub fn cross(
 fn age(
     object: &Object,
     limit: &Age,
-    guest: &Guest,
+    guest: &GuestFacts,
     freshness: impl FnOnce(&Age) -> Result<Freshness, Failure>,
 ) -> Result<InputValue, Failure> {
     let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
@@ -185,7 +185,7 @@ fn age(
 }
 
 /// The declared fields of an object.
-fn fields(object: &Object, guest: &Guest) -> Result<Value, Failure> {
+fn fields(object: &Object, guest: &GuestFacts) -> Result<Value, Failure> {
     let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
     shaped(object, declared)?;
     Ok(declared.fields.project(&object.body))
@@ -195,7 +195,7 @@ fn fields(object: &Object, guest: &Guest) -> Result<Value, Failure> {
 ///
 /// # Errors
 /// `InvalidObject` when a declared path leads through something of another shape.
-pub fn primary(object: &Object, guest: &Guest) -> Result<Primary, Failure> {
+pub fn primary(object: &Object, guest: &GuestFacts) -> Result<Primary, Failure> {
     let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
     shaped(object, declared)?;
     Ok(declared.primary(object))
@@ -214,38 +214,38 @@ fn shaped(object: &Object, declared: &Declared) -> Result<(), Failure> {
 pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
     let inputs = found.iter().zip(inputs);
     let views = inputs.map(|(found, input)| part(found, input)).collect();
-    let fields = Part::There(&primary.fields);
-    Digest::of_parts(&Part::Map(vec![
-        ("inputs", Part::List(views)),
+    let fields = DigestPart::There(&primary.fields);
+    Digest::of_parts(&DigestPart::Map(vec![
+        ("inputs", DigestPart::List(views)),
         (
             "primary",
-            Part::Map(vec![
-                ("created", Part::Made(json!(primary.created_seconds))),
-                ("deleting", Part::Made(json!(primary.deleting))),
+            DigestPart::Map(vec![
+                ("created", DigestPart::Made(json!(primary.created_seconds))),
+                ("deleting", DigestPart::Made(json!(primary.deleting))),
                 ("fields", fields),
-                ("object", Part::Made(json!(primary.reference))),
-                ("uid", Part::Made(json!(primary.uid))),
+                ("object", DigestPart::Made(json!(primary.reference))),
+                ("uid", DigestPart::Made(json!(primary.uid))),
             ]),
         ),
     ]))
 }
 
 /// One input, as far as it counts.
-fn part<'a>(found: &'a Found, input: &'a Input) -> Part<'a> {
+fn part<'a>(found: &'a Found, input: &'a Input) -> DigestPart<'a> {
     let value = match &input.value {
-        InputValue::Fresh(_) => Part::Made(json!("Fresh")),
-        InputValue::Ahead(_) => Part::Made(json!("Ahead")),
-        InputValue::Behind(_) => Part::Made(json!("Behind")),
-        InputValue::Unsure(_) => Part::Made(json!("Unsure")),
-        _ if found.need.form == Form::Outcome => Part::Made(json!("Outcome")),
-        _ if found.need.form == Form::FailedWrite => Part::Made(json!("FailedWrite")),
+        InputValue::Fresh(_) => DigestPart::Made(json!("Fresh")),
+        InputValue::Ahead(_) => DigestPart::Made(json!("Ahead")),
+        InputValue::Behind(_) => DigestPart::Made(json!("Behind")),
+        InputValue::Unsure(_) => DigestPart::Made(json!("Unsure")),
+        _ if found.need.form == Form::Outcome => DigestPart::Made(json!("Outcome")),
+        _ if found.need.form == Form::FailedWrite => DigestPart::Made(json!("FailedWrite")),
         // As it is written otherwise, without a copy of the fields.
-        InputValue::Object(fields) => Part::Map(vec![("Object", Part::There(fields))]),
-        value => Part::Made(json!(value)),
+        InputValue::Object(fields) => DigestPart::Map(vec![("Object", DigestPart::There(fields))]),
+        value => DigestPart::Made(json!(value)),
     };
-    Part::Map(vec![
-        ("object", Part::Made(json!(found.need.reference))),
-        ("role", Part::Made(json!(input.role))),
+    DigestPart::Map(vec![
+        ("object", DigestPart::Made(json!(found.need.reference))),
+        ("role", DigestPart::Made(json!(input.role))),
         ("value", value),
     ])
 }
@@ -255,8 +255,8 @@ fn part<'a>(found: &'a Found, input: &'a Input) -> Part<'a> {
 /// # Errors
 /// At the first field of the wrong type or with an impossible value.
 pub fn service(object: &Object) -> Result<Service, InvalidField> {
-    let spec = Place::top(&object.body).map("spec")?;
-    let addresses = match spec.get("clusterIPs").each(Place::required_text)? {
+    let spec = FieldPlace::top(&object.body).map("spec")?;
+    let addresses = match spec.get("clusterIPs").each(FieldPlace::required_text)? {
         none if none.is_empty() => spec.get("clusterIP").text()?.into_iter().collect(),
         listed => listed,
     };
@@ -266,18 +266,18 @@ pub fn service(object: &Object) -> Result<Service, InvalidField> {
         service_type: kind.unwrap_or_else(|| "ClusterIP".to_owned()),
         cluster_ips: addresses,
         external_name: some_text(&spec.get("externalName"))?,
-        ingress: ingress(&Place::top(&object.body).map("status")?)?,
+        ingress: ingress(&FieldPlace::top(&object.body).map("status")?)?,
         ports: spec.get("ports").each(port)?,
     })
 }
 
 /// The text, if there is one and it is not empty.
-fn some_text(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
+fn some_text(place: &FieldPlace<'_>) -> Result<Option<String>, InvalidField> {
     Ok(place.text()?.filter(|text| !text.is_empty()))
 }
 
 /// Host names and addresses of the load balancer, in order.
-fn ingress(status: &Place<'_>) -> Result<Vec<String>, InvalidField> {
+fn ingress(status: &FieldPlace<'_>) -> Result<Vec<String>, InvalidField> {
     let mut all = Vec::new();
     for entry in status.map("loadBalancer")?.get("ingress").list()? {
         let entry = entry.as_map()?;
@@ -288,7 +288,7 @@ fn ingress(status: &Place<'_>) -> Result<Vec<String>, InvalidField> {
     Ok(all)
 }
 
-fn port(place: &Place<'_>) -> Result<ServicePort, InvalidField> {
+fn port(place: &FieldPlace<'_>) -> Result<ServicePort, InvalidField> {
     let place = place.as_map()?;
     let protocol = match place.get("protocol").text()?.as_deref() {
         None | Some("TCP") => Protocol::Tcp,
@@ -308,7 +308,7 @@ fn port(place: &Place<'_>) -> Result<ServicePort, InvalidField> {
 }
 
 /// A number or a name, as text; `None` for 0 or absent, which mean the port itself.
-fn target_port(place: &Place<'_>) -> Result<Option<String>, InvalidField> {
+fn target_port(place: &FieldPlace<'_>) -> Result<Option<String>, InvalidField> {
     match place.value() {
         Some(Value::Number(_)) => Ok(field::port(place)?.map(|port| port.to_string())),
         _ => some_text(place),
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn inputs_reach_the_guest_in_the_requested_form() {
         let namespace = json!({"metadata": {"labels": {"a": "b"}, "name": "n"}, "status": "odd"});
-        let cross_one = |guest: &Guest, form, body| {
+        let cross_one = |guest: &GuestFacts, form, body| {
             let secrets = &mut Secrets::default();
             cross(
                 &mut [found(Absence::Fine, form, body)],

@@ -17,7 +17,7 @@ pub use assemble::Assembled;
 pub use destination::Terms;
 
 use crate::contract::credentials::{Proposal, SourceView};
-use crate::document::{self, Fault, Limits};
+use crate::document::{self, DocumentFault, ParseLimits};
 use certificate::{CertificateFacts, Pair};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ impl Default for KubeconfigLimits {
 }
 
 /// A kubeconfig with its credentials.
-pub struct Source {
+pub struct SourceKubeconfig {
     document: Map<String, Value>,
     view: SourceView,
     bundles: Vec<Bundle>,
@@ -70,14 +70,14 @@ struct ClientCertificate {
     pair: Pair,
 }
 
-impl Source {
+impl SourceKubeconfig {
     /// Reads a kubeconfig. As in clientcmd, `apiVersion` and `kind` may be absent; a field that is null counts as
     /// absent, an entry that is null does not.
     ///
     /// # Errors
     /// When it is no kubeconfig that can be used as a whole: entries that are not current must be sound, too.
     pub fn parse(bytes: &[u8], limits: &KubeconfigLimits) -> Result<Self, KubeconfigError> {
-        let budget = Limits {
+        let budget = ParseLimits {
             bytes: limits.bytes,
             nodes: NODES,
             depth: 64,
@@ -85,15 +85,15 @@ impl Source {
         let document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
             Value::Null => {
-                return Err(Place::ROOT.error(KnownReason::KubeconfigEmpty, "it is empty"));
+                return Err(DocumentPlace::ROOT.error(KnownReason::KubeconfigEmpty, "it is empty"));
             }
-            _ => return Err(Place::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
+            _ => return Err(DocumentPlace::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
         };
         for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
             let found = document.get(key).filter(|found| !found.is_null());
             if found.is_some_and(|found| found != wanted) {
                 let message = "not the value of a kubeconfig";
-                return Err(Place::ROOT
+                return Err(DocumentPlace::ROOT
                     .field(key)
                     .error(KnownReason::NotAKubeconfig, message));
             }
@@ -117,7 +117,7 @@ impl Source {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for SourceKubeconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -131,8 +131,8 @@ impl fmt::Debug for Source {
 impl From<document::DocumentError> for KubeconfigError {
     fn from(error: document::DocumentError) -> Self {
         let reason = match error.fault {
-            Fault::TooLarge => KnownReason::KubeconfigTooLarge,
-            Fault::DuplicateKey => KnownReason::DuplicateEntry,
+            DocumentFault::TooLarge => KnownReason::KubeconfigTooLarge,
+            DocumentFault::DuplicateKey => KnownReason::DuplicateEntry,
             _ => KnownReason::KubeconfigUnparsable,
         };
         Self {
@@ -178,9 +178,9 @@ impl fmt::Display for KubeconfigError {
 }
 
 /// A place in the document, made of known fields and of numbers: `users[0].user`.
-struct Place(String);
+struct DocumentPlace(String);
 
-impl Place {
+impl DocumentPlace {
     /// The whole document.
     const ROOT: Self = Self(String::new());
 

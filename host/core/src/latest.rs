@@ -16,7 +16,7 @@ pub struct Latest<T> {
 
 /// What to do now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next<T> {
+pub enum NextTask<T> {
     /// Write this; then report it with [`Latest::done`].
     Write(T),
     /// Ask again at this time, in milliseconds.
@@ -55,11 +55,11 @@ impl<T: Clone + PartialEq> Latest<T> {
     }
 
     /// What to do at this time.
-    pub fn next(&self, now_ms: u64) -> Next<T> {
+    pub fn next(&self, now_ms: u64) -> NextTask<T> {
         match self.left() {
-            None => Next::Nothing,
-            Some(_) if now_ms < self.not_before_ms => Next::At(self.not_before_ms),
-            Some(wanted) => Next::Write(wanted.clone()),
+            None => NextTask::Nothing,
+            Some(_) if now_ms < self.not_before_ms => NextTask::At(self.not_before_ms),
+            Some(wanted) => NextTask::Write(wanted.clone()),
         }
     }
 
@@ -86,17 +86,17 @@ mod tests {
     #[test]
     fn writes_the_newest_value_after_the_interval() {
         let mut latest = Latest::new(5_000);
-        assert_eq!(latest.next(0), Next::Nothing);
+        assert_eq!(latest.next(0), NextTask::Nothing);
         latest.want(1);
-        assert_eq!(latest.next(0), Next::Write(1));
+        assert_eq!(latest.next(0), NextTask::Write(1));
         latest.done(1, true, 10);
         latest.want(2);
         latest.want(3);
         assert_eq!(
             (latest.next(10), latest.left()),
-            (Next::At(5_010), Some(&3))
+            (NextTask::At(5_010), Some(&3))
         );
-        assert_eq!(latest.next(5_010), Next::Write(3));
+        assert_eq!(latest.next(5_010), NextTask::Write(3));
     }
 
     #[test]
@@ -104,21 +104,21 @@ mod tests {
         let mut latest = Latest::new(5_000);
         latest.found(1);
         latest.want(1);
-        assert_eq!((latest.next(0), latest.left()), (Next::Nothing, None));
+        assert_eq!((latest.next(0), latest.left()), (NextTask::Nothing, None));
         latest.want(2);
         latest.done(2, false, 0);
         assert_eq!(
             (latest.next(4_999), latest.next(5_000)),
-            (Next::At(5_000), Next::Write(2))
+            (NextTask::At(5_000), NextTask::Write(2))
         );
         latest.done(2, false, 5_000);
-        assert_eq!(latest.next(5_000), Next::At(15_000));
+        assert_eq!(latest.next(5_000), NextTask::At(15_000));
         (0..100).for_each(|_| latest.done(2, false, 5_000));
-        assert_eq!(latest.next(5_000), Next::At(325_000));
+        assert_eq!(latest.next(5_000), NextTask::At(325_000));
         latest.want(3);
         latest.done(3, true, 5_000);
         latest.want(2);
         latest.want(3);
-        assert_eq!(latest.next(6_000), Next::Nothing);
+        assert_eq!(latest.next(6_000), NextTask::Nothing);
     }
 }

@@ -42,7 +42,7 @@ impl Default for Timing {
 
 /// `spec` of a Lease; `None` for an absent field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct LeaderElectionRecord {
     /// Identity of the holder; the lease is free when it is absent or empty.
     pub holder: Option<String>,
     /// When it was acquired, in microseconds since 1970 by its holder's clock.
@@ -61,7 +61,7 @@ pub struct Lease {
     /// `metadata.resourceVersion`.
     pub version: String,
     /// Its `spec`.
-    pub record: Record,
+    pub record: LeaderElectionRecord,
 }
 
 /// A write of the Lease, with the version that was read as precondition.
@@ -70,12 +70,12 @@ pub struct Write {
     /// The version that must be there; `None` when there must be no Lease.
     pub version: Option<String>,
     /// Its new `spec`.
-    pub record: Record,
+    pub record: LeaderElectionRecord,
 }
 
 /// What to do next. Times are of the monotonic clock, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum LeaseStep {
     /// Read the Lease.
     Look,
     /// Acquire it: it is free, or its holder is dead.
@@ -94,14 +94,14 @@ pub enum Step {
 
 /// A write that was sent.
 #[derive(Clone, Debug)]
-struct Attempt {
+struct LeaseWrite {
     write: Write,
     sent: Now,
 }
 
 /// The Lease as it was read last.
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenLease {
     /// `None` when there is no Lease.
     lease: Option<Lease>,
     /// When it was read, in monotonic milliseconds.
@@ -116,13 +116,13 @@ struct Seen {
 pub struct Election {
     me: String,
     timing: Timing,
-    seen: Option<Seen>,
+    seen: Option<SeenLease>,
     /// Whether `seen` is known to be out of date.
     stale: bool,
     /// This replica's writes that are in place or may still arrive, in the order in which they were sent.
-    attempts: Vec<Attempt>,
+    attempts: Vec<LeaseWrite>,
     /// The write by which this replica leads.
-    held: Option<Attempt>,
+    held: Option<LeaseWrite>,
     not_before_ms: u64,
     stopping: bool,
 }
@@ -155,11 +155,11 @@ impl Election {
             .filter(|seen| seen.lease.as_ref().map(|lease| &lease.record) == record);
         let changed_ms = same.map_or(now.monotonic_ms, |seen| seen.changed_ms);
         // A write that names another version than the current one can no longer succeed.
-        let there = |attempt: &Attempt| record == Some(&attempt.write.record);
+        let there = |attempt: &LeaseWrite| record == Some(&attempt.write.record);
         self.attempts
             .retain(|attempt| there(attempt) || attempt.write.version.as_ref() == version);
         self.held = self.attempts.iter().find(|attempt| there(attempt)).cloned();
-        self.seen = Some(Seen {
+        self.seen = Some(SeenLease {
             lease,
             read_ms: now.monotonic_ms,
             changed_ms,
@@ -170,7 +170,7 @@ impl Election {
     /// Records a write just before it is sent: the time to lead by it counts from now.
     pub fn sending(&mut self, write: &Write, now: Now) {
         if write.record.holder.is_some() {
-            self.attempts.push(Attempt {
+            self.attempts.push(LeaseWrite {
                 write: write.clone(),
                 sent: now,
             });
@@ -206,27 +206,27 @@ impl Election {
     }
 
     /// What to do now.
-    pub fn next(&self, now: Now) -> Step {
+    pub fn next(&self, now: Now) -> LeaseStep {
         let retry = self.timing.retry_ms;
         if self.stopping && self.attempts.is_empty() {
-            return Step::Released;
+            return LeaseStep::Released;
         }
         if now.monotonic_ms < self.not_before_ms {
-            return Step::Follow(self.not_before_ms);
+            return LeaseStep::Follow(self.not_before_ms);
         }
         let Some(seen) = self.seen.as_ref().filter(|_| !self.stale) else {
-            return Step::Look;
+            return LeaseStep::Look;
         };
         let version = seen.lease.as_ref().map(|lease| lease.version.clone());
         match (&self.held, &seen.lease) {
-            (Some(held), _) if self.stopping => Step::Release(Write {
+            (Some(held), _) if self.stopping => LeaseStep::Release(Write {
                 version,
                 record: self.released(held, now),
             }),
-            _ if self.stopping => Step::Released,
+            _ if self.stopping => LeaseStep::Released,
             (Some(held), _) => match held.sent.monotonic_ms + retry {
-                due if due > now.monotonic_ms => Step::Wait(due),
-                _ => Step::Renew(Write {
+                due if due > now.monotonic_ms => LeaseStep::Wait(due),
+                _ => LeaseStep::Renew(Write {
                     version,
                     record: self.renewed(held, now),
                 }),
@@ -238,12 +238,12 @@ impl Election {
                 Some(ends)
                     if ends > now.monotonic_ms && seen.read_ms + retry <= now.monotonic_ms =>
                 {
-                    Step::Look
+                    LeaseStep::Look
                 }
                 Some(ends) if ends > now.monotonic_ms => {
-                    Step::Follow(ends.min(seen.read_ms + retry))
+                    LeaseStep::Follow(ends.min(seen.read_ms + retry))
                 }
-                _ => Step::Acquire(Write {
+                _ => LeaseStep::Acquire(Write {
                     version,
                     record: self.acquired(lease.as_ref(), now),
                 }),
@@ -254,7 +254,7 @@ impl Election {
     /// Until when writing is allowed; `None` when this replica does not lead. Both clocks count: the monotonic one
     /// may stand still while the machine sleeps, the wall clock may be set.
     pub fn leads_until(&self) -> Option<Now> {
-        let Attempt { sent, .. } = self.held.as_ref().filter(|_| !self.stopping)?;
+        let LeaseWrite { sent, .. } = self.held.as_ref().filter(|_| !self.stopping)?;
         let hold_us = i64::try_from(self.hold_ms())
             .unwrap_or(i64::MAX)
             .saturating_mul(1_000);
@@ -285,7 +285,7 @@ impl Election {
     }
 
     /// When a held lease ends, counted from when its last change was seen; `None` when it is free.
-    fn ends_ms(&self, record: &Record, changed_ms: u64) -> Option<u64> {
+    fn ends_ms(&self, record: &LeaderElectionRecord, changed_ms: u64) -> Option<u64> {
         record.holder.as_ref().filter(|holder| !holder.is_empty())?;
         let said = record
             .seconds
@@ -312,11 +312,11 @@ impl Election {
         i32::try_from(self.timing.lease_ms.div_ceil(1_000)).ok()
     }
 
-    fn acquired(&self, lease: Option<&Lease>, now: Now) -> Record {
+    fn acquired(&self, lease: Option<&Lease>, now: Now) -> LeaderElectionRecord {
         let at = Some(self.later_us(now));
         let before = lease.map(|lease| lease.record.transitions.unwrap_or_default().max(0));
         let transitions = before.map_or(0, |before| before.saturating_add(1));
-        Record {
+        LeaderElectionRecord {
             holder: Some(self.me.clone()),
             acquired_us: at,
             renewed_us: at,
@@ -325,8 +325,8 @@ impl Election {
         }
     }
 
-    fn renewed(&self, held: &Attempt, now: Now) -> Record {
-        Record {
+    fn renewed(&self, held: &LeaseWrite, now: Now) -> LeaderElectionRecord {
+        LeaderElectionRecord {
             renewed_us: Some(self.later_us(now)),
             ..held.write.record.clone()
         }
@@ -334,8 +334,8 @@ impl Election {
 
     /// The record without a holder; its duration of one second ends the lease for readers that look only at times,
     /// too.
-    fn released(&self, held: &Attempt, now: Now) -> Record {
-        Record {
+    fn released(&self, held: &LeaseWrite, now: Now) -> LeaderElectionRecord {
+        LeaderElectionRecord {
             holder: None,
             seconds: Some(1),
             ..self.renewed(held, now)

@@ -4,21 +4,21 @@
 //! Counts primaries, each once in an interval for each kind of change. Counts from a number that was recorded before
 //! (`Record::reserved`), so that a process that ends can only lose a part of the limit.
 
+mod check;
 mod kinds;
-mod look;
 mod record;
 mod turn;
 
-pub use kinds::{Kinds, kind, kinds};
-pub use look::{Look, Looked};
-pub use record::Record;
+pub use check::{LimitCheck, LimitResult};
+pub use kinds::{LimitedKinds, kind, kinds};
+pub use record::LimitRecord;
 
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::plan::WriteFailure;
 use crate::reference::ObjectRef;
+use check::Offer;
 use kinds::opposite;
-use look::Offer;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -34,7 +34,7 @@ pub struct Ask<'a> {
     /// The primary.
     pub primary: &'a Arc<ObjectRef>,
     /// The answer of [`kinds`].
-    pub kinds: &'a Kinds,
+    pub kinds: &'a LimitedKinds,
     /// The limits of the policy.
     pub limits: &'a LimitsSpec,
     /// The active revision: only what was approved for it counts.
@@ -47,27 +47,27 @@ pub struct Ask<'a> {
 
 /// Whether it may be changed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum LimitVerdict {
     /// It may, and counts now for these kinds. Call [`Ledger::give_back`] when it is not changed in the end.
-    Admitted(Kinds),
+    Admitted(LimitedKinds),
     /// Record this first, call [`Ledger::recorded`], and ask again.
-    Reserve(Record),
+    Reserve(LimitRecord),
     /// Not now: `LimitReached`.
     Withheld(Failure),
 }
 
-/// What a policy changed in the running interval, and what is withheld. In memory; [`Record`] is what is kept.
+/// What a policy changed in the running interval, and what is withheld. In memory; [`LimitRecord`] is what is kept.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// As it was recorded last; none while no interval runs.
-    record: Option<Record>,
+    record: Option<LimitRecord>,
     /// For how many primaries each kind counts.
     done: BTreeMap<Limited, u32>,
     /// How many of these an earlier process reserved, for primaries that are not known now.
     unknown: BTreeMap<Limited, u32>,
-    changed: HashMap<Arc<ObjectRef>, Changed>,
+    changed: HashMap<Arc<ObjectRef>, ChangedPrimary>,
     /// The kinds whose limit keeps each primary from being changed.
-    withheld: BTreeMap<Arc<ObjectRef>, Kinds>,
+    withheld: BTreeMap<Arc<ObjectRef>, LimitedKinds>,
     complete: bool,
     /// Whether those that are withheld were reconciled again since there was room.
     released: bool,
@@ -81,10 +81,10 @@ pub struct Ledger {
 
 /// What was changed for a primary in this interval.
 #[derive(Clone, Debug, Default)]
-struct Changed {
-    counted: Kinds,
+struct ChangedPrimary {
+    counted: LimitedKinds,
     /// Without what was undone since.
-    standing: Kinds,
+    standing: LimitedKinds,
 }
 
 fn of(counts: &BTreeMap<Limited, u32>, kind: Limited) -> u32 {
@@ -99,7 +99,7 @@ pub fn share(limits: &LimitsSpec, kind: Limited, primaries: u32) -> u32 {
 }
 
 /// Whether none of these kinds has a limit, however many primaries there are.
-pub fn are_off(limits: &LimitsSpec, kinds: &Kinds) -> bool {
+pub fn are_off(limits: &LimitsSpec, kinds: &LimitedKinds) -> bool {
     let mut kinds = kinds.iter();
     kinds.all(|kind| limits.of(*kind).percent >= 100)
 }
@@ -119,7 +119,7 @@ impl Ask<'_> {
 
 impl Ledger {
     /// A ledger with what an earlier process, or another replica, recorded. All that was reserved counts as done.
-    pub fn found(record: Option<Record>) -> Self {
+    pub fn found(record: Option<LimitRecord>) -> Self {
         let reserved = record.as_ref().map(|record| record.reserved.clone());
         let reserved = reserved.unwrap_or_default();
         Self {
@@ -131,7 +131,7 @@ impl Ledger {
     }
 
     /// Another replica may have written the record since: takes it if it is not older than ours.
-    pub fn found_again(&mut self, found: Option<Record>) {
+    pub fn found_again(&mut self, found: Option<LimitRecord>) {
         let Some(found) = found else { return };
         let same = self.record.as_ref() == Some(&found);
         let ours = self.record.as_ref().map(|record| record.started_seconds);
@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// As it was recorded last.
-    pub fn record(&self) -> Option<&Record> {
+    pub fn record(&self) -> Option<&LimitRecord> {
         self.record.as_ref()
     }
 
@@ -166,7 +166,7 @@ impl Ledger {
     }
 
     /// Whether a primary may be changed now; all of what is planned for it, or nothing.
-    pub fn admit(&mut self, ask: &Ask<'_>) -> Verdict {
+    pub fn admit(&mut self, ask: &Ask<'_>) -> LimitVerdict {
         self.begin(&ask.revision, ask.limits);
         // While something is withheld, only a look ends the interval: it counts all that is withheld.
         if !self.withholds() {
@@ -179,9 +179,9 @@ impl Ledger {
             let counted = counted.is_some_and(|counted| counted.contains(kind));
             !counted && is_limited(ask.limits, *kind, primaries)
         };
-        let new: Kinds = ask.kinds.iter().copied().filter(is_new).collect();
+        let new: LimitedKinds = ask.kinds.iter().copied().filter(is_new).collect();
         let most = |kind| self.most(ask.limits, kind, primaries);
-        let over: Kinds = new
+        let over: LimitedKinds = new
             .iter()
             .copied()
             .filter(|kind| of(&self.done, *kind) >= most(*kind))
@@ -194,33 +194,33 @@ impl Ledger {
                 .as_ref()
                 .map_or(0, |record| of(&record.reserved, kind))
         };
-        let short: Kinds = new
+        let short: LimitedKinds = new
             .iter()
             .copied()
             .filter(|kind| of(&self.done, *kind) >= reserved(*kind))
             .collect();
         if !short.is_empty() {
-            return Verdict::Reserve(self.reserving(ask, &short, primaries));
+            return LimitVerdict::Reserve(self.reserving(ask, &short, primaries));
         }
         self.withheld.remove(ask.primary);
         self.count(ask, &new);
-        Verdict::Admitted(new)
+        LimitVerdict::Admitted(new)
     }
 
     /// That something is withheld is recorded first: it keeps the interval open, also after a restart.
-    fn withhold(&mut self, ask: &Ask<'_>, over: Kinds, primaries: u32) -> Verdict {
+    fn withhold(&mut self, ask: &Ask<'_>, over: LimitedKinds, primaries: u32) -> LimitVerdict {
         if !self.record.as_ref().is_some_and(|record| record.reached) {
-            let mut record = self.reserving(ask, &Kinds::new(), primaries);
+            let mut record = self.reserving(ask, &LimitedKinds::new(), primaries);
             record.reached = true;
-            return Verdict::Reserve(record);
+            return LimitVerdict::Reserve(record);
         }
         let failure = self.failure(ask, &over, primaries);
         self.withheld.insert(Arc::clone(ask.primary), over);
         self.released = false;
-        Verdict::Withheld(failure)
+        LimitVerdict::Withheld(failure)
     }
 
-    fn count(&mut self, ask: &Ask<'_>, new: &Kinds) {
+    fn count(&mut self, ask: &Ask<'_>, new: &LimitedKinds) {
         for kind in new {
             *self.done.entry(*kind).or_default() += 1;
         }
@@ -238,7 +238,7 @@ impl Ledger {
     }
 
     /// Nothing was written for a primary after all.
-    pub fn give_back(&mut self, primary: &Arc<ObjectRef>, kinds: &Kinds) {
+    pub fn give_back(&mut self, primary: &Arc<ObjectRef>, kinds: &LimitedKinds) {
         let Some(changed) = self.changed.get_mut(primary) else {
             return;
         };
@@ -255,7 +255,7 @@ impl Ledger {
     }
 
     /// Takes a record that was written, unless a later interval has begun since.
-    pub fn recorded(&mut self, mut record: Record) {
+    pub fn recorded(&mut self, mut record: LimitRecord) {
         match &self.record {
             Some(begun) if begun.started_seconds > record.started_seconds => return,
             Some(before) if before.started_seconds == record.started_seconds => {
@@ -270,8 +270,8 @@ impl Ledger {
     }
 
     /// The record that reserves more of these kinds.
-    fn reserving(&self, ask: &Ask<'_>, short: &Kinds, primaries: u32) -> Record {
-        let begins = || Record::new(ask.now_seconds, ask.limits.interval_seconds);
+    fn reserving(&self, ask: &Ask<'_>, short: &LimitedKinds, primaries: u32) -> LimitRecord {
+        let begins = || LimitRecord::new(ask.now_seconds, ask.limits.interval_seconds);
         let mut record = self.record.clone().unwrap_or_else(begins);
         record.primaries = primaries;
         for kind in short {
@@ -308,7 +308,7 @@ impl Ledger {
         standing.saturating_add(of(&self.unknown, kind))
     }
 
-    fn failure(&self, ask: &Ask<'_>, over: &Kinds, primaries: u32) -> Failure {
+    fn failure(&self, ask: &Ask<'_>, over: &LimitedKinds, primaries: u32) -> Failure {
         let each = over.iter().map(|kind| {
             let (done, most) = (
                 of(&self.done, *kind),

@@ -3,10 +3,10 @@
 
 pub mod declared;
 
-use crate::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
+use crate::contract::taints::{ClusterCondition, Effect, ManagedCluster, Status, Taint};
 use crate::failure::InvalidField;
 use crate::object::Object;
-use crate::object::field::Place;
+use crate::object::field::FieldPlace;
 use crate::projection::Declared;
 
 /// Where its taints are.
@@ -26,7 +26,7 @@ pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, Inva
         });
     }
     let fields = declared.fields.project(&object.body);
-    let top = Place::top(&fields);
+    let top = FieldPlace::top(&fields);
     let (metadata, spec, status) = (top.map("metadata")?, top.map("spec")?, top.map("status")?);
     Ok(ManagedCluster {
         reference: object.reference.clone(),
@@ -44,7 +44,7 @@ pub fn view(object: &Object, declared: &Declared) -> Result<ManagedCluster, Inva
     })
 }
 
-fn lease_duration(place: &Place<'_>) -> Result<u32, InvalidField> {
+fn lease_duration(place: &FieldPlace<'_>) -> Result<u32, InvalidField> {
     let Some(value) = place.value() else {
         return Ok(DEFAULT_LEASE_SECONDS);
     };
@@ -55,7 +55,7 @@ fn lease_duration(place: &Place<'_>) -> Result<u32, InvalidField> {
 }
 
 /// The entries of a map of strings, sorted by key.
-fn pairs(place: &Place<'_>) -> Result<Vec<(String, String)>, InvalidField> {
+fn pairs(place: &FieldPlace<'_>) -> Result<Vec<(String, String)>, InvalidField> {
     let mut pairs = Vec::new();
     for key in place.entries()?.into_iter().flat_map(serde_json::Map::keys) {
         pairs.push((key.clone(), place.get(key).text()?.unwrap_or_default()));
@@ -64,16 +64,16 @@ fn pairs(place: &Place<'_>) -> Result<Vec<(String, String)>, InvalidField> {
     Ok(pairs)
 }
 
-fn claim(place: &Place<'_>) -> Result<(String, String), InvalidField> {
+fn claim(place: &FieldPlace<'_>) -> Result<(String, String), InvalidField> {
     Ok((
         place.get("name").required_text()?,
         place.get("value").text()?.unwrap_or_default(),
     ))
 }
 
-fn condition(place: &Place<'_>) -> Result<Condition, InvalidField> {
+fn condition(place: &FieldPlace<'_>) -> Result<ClusterCondition, InvalidField> {
     let status = place.get("status");
-    Ok(Condition {
+    Ok(ClusterCondition {
         kind: place.get("type").required_text()?,
         status: match status.required_text()?.as_str() {
             "True" => Status::Yes,
@@ -86,7 +86,7 @@ fn condition(place: &Place<'_>) -> Result<Condition, InvalidField> {
     })
 }
 
-fn taint(place: &Place<'_>) -> Result<Taint, InvalidField> {
+fn taint(place: &FieldPlace<'_>) -> Result<Taint, InvalidField> {
     let effect = place.get("effect");
     Ok(Taint {
         key: place.get("key").required_text()?,

@@ -1,12 +1,12 @@
 //! What a policy puts on an object that it makes, beside its stamp and the data that it owns wholly: the labels and
-//! annotations of `spec.own`, and the fields that its guest wants. An annotation of the object lists all of these, so that
-//! what is no longer wanted goes; everything else is left alone.
+//! annotations of `spec.own`, and the fields that its guest wants. An annotation of the object lists all of these, so
+//! that what is no longer wanted goes; everything else is left alone.
 
 use crate::object::Object;
 use crate::plan::desired::holds;
 use crate::plan::effect;
 use crate::plan::finalizer::{bears_any, is_on};
-use crate::plan::kept::Forms;
+use crate::plan::kept::KeptForms;
 use crate::policy::{WriteRule, values};
 use crate::projection::path::{self, Path};
 use crate::stamp::Stamp;
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
-use transom_api::policy::{OwnSpec, Verb};
+use transom_api::policy::{OwnSpec, WriteVerb};
 
 /// The fields of a manifest that are no content.
 const NO_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// What a policy wants on an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedKeys {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
     /// Fields outside the metadata, by dotted path.
@@ -31,10 +31,10 @@ pub(crate) struct Wanted {
     /// The finalizers that the policy put there, or puts there now.
     finalizers: BTreeSet<String>,
     /// What the server made of these fields when they were written.
-    forms: Forms,
+    forms: KeptForms,
 }
 
-impl Wanted {
+impl WantedKeys {
     /// What `spec.own` and a content want. For a key that both name, `spec.own` decides.
     pub(crate) fn of(own: &OwnSpec, content: &Map<String, Value>, granted: &[Path]) -> Self {
         let texts = |field: &str| -> BTreeMap<String, String> {
@@ -60,11 +60,12 @@ impl Wanted {
                 .collect(),
             granted: granted.to_vec(),
             finalizers: BTreeSet::new(),
-            forms: Forms::default(),
+            forms: KeptForms::default(),
         }
     }
 
-    /// The same with the finalizers that the grant names, of which those that others put there are none of the policy's.
+    /// The same with the finalizers that the grant names, of which those that others put there are none of the
+    /// policy's.
     pub(crate) fn bearing(mut self, rule: &WriteRule, existing: Option<&Object>) -> Self {
         let wanted = rule.finalizers().into_iter().flatten();
         let ours = wanted.filter(|name| existing.is_none_or(|there| puts(there, name)));
@@ -73,7 +74,7 @@ impl Wanted {
     }
 
     /// The same, where the server keeps some of the fields in a form of its own.
-    pub(crate) fn kept_as(mut self, forms: &Forms) -> Self {
+    pub(crate) fn kept_as(mut self, forms: &KeptForms) -> Self {
         self.forms = forms.clone();
         self
     }
@@ -124,7 +125,7 @@ fn puts(existing: &Object, finalizer: &str) -> bool {
 /// The finalizers that a policy put on an object, and that its grant names no longer.
 pub(crate) fn finalizers_left(rule: &WriteRule, existing: &Object) -> BTreeSet<String> {
     let names = |name: &String| rule.finalizers().is_some_and(|names| names.contains(name));
-    if !rule.verbs.contains(&Verb::Update) || !bears_any(existing) {
+    if !rule.verbs.contains(&WriteVerb::Update) || !bears_any(existing) {
         return BTreeSet::new();
     }
     let mut left = Keys::of(existing).finalizers;
@@ -134,7 +135,7 @@ pub(crate) fn finalizers_left(rule: &WriteRule, existing: &Object) -> BTreeSet<S
 
 impl Keys {
     /// The keys that a policy wants.
-    fn wanted(wanted: &Wanted) -> Self {
+    fn wanted(wanted: &WantedKeys) -> Self {
         Self {
             labels: wanted.labels.keys().cloned().collect(),
             annotations: wanted.annotations.keys().cloned().collect(),
@@ -173,7 +174,7 @@ impl Keys {
 }
 
 /// The paths at which an object lacks what the policy wants, or still carries what an earlier revision wanted.
-pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
+pub(crate) fn changed(wanted: &WantedKeys, existing: &Object) -> Vec<String> {
     let had = Keys::of(existing);
     let mut changed = Vec::new();
     for (field, wanted, had) in fields(wanted, &had) {
@@ -204,17 +205,18 @@ pub(crate) fn changed(wanted: &Wanted, existing: &Object) -> Vec<String> {
     changed
 }
 
-/// Puts what is wanted on a body with the list of its keys, and removes what an earlier revision put on the existing object.
-pub(crate) fn put(wanted: &Wanted, existing: Option<&Object>, body: &mut Value) {
+/// Puts what is wanted on a body with the list of its keys, and removes what an earlier revision put on the existing
+/// object.
+pub(crate) fn put(wanted: &WantedKeys, existing: Option<&Object>, body: &mut Value) {
     put_keys(wanted, existing, &Keys::wanted(wanted), body);
 }
 
 /// Puts what is wanted on the body of a new object that is made once, and then left to others: without the list.
-pub(crate) fn put_once(wanted: &Wanted, body: &mut Value) {
+pub(crate) fn put_once(wanted: &WantedKeys, body: &mut Value) {
     put_keys(wanted, None, &Keys::default(), body);
 }
 
-fn put_keys(wanted: &Wanted, existing: Option<&Object>, noted: &Keys, body: &mut Value) {
+fn put_keys(wanted: &WantedKeys, existing: Option<&Object>, noted: &Keys, body: &mut Value) {
     let had = existing.map(Keys::of).unwrap_or_default();
     for (field, wanted_keys, had) in fields(wanted, &had) {
         let mut map = body
@@ -249,7 +251,7 @@ fn put_keys(wanted: &Wanted, existing: Option<&Object>, noted: &Keys, body: &mut
 }
 
 /// The fields that an earlier revision put on an object, and that are not wanted any more.
-fn dropped<'a>(wanted: &'a Wanted, had: &'a Keys) -> impl Iterator<Item = &'a String> {
+fn dropped<'a>(wanted: &'a WantedKeys, had: &'a Keys) -> impl Iterator<Item = &'a String> {
     let is_granted = |path: &String| {
         let path = Path::parse(path).ok();
         path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.grants(&path)))
@@ -289,7 +291,7 @@ pub(crate) fn view(object: &Object) -> Value {
 }
 
 fn fields<'a>(
-    wanted: &'a Wanted,
+    wanted: &'a WantedKeys,
     had: &'a Keys,
 ) -> [(
     &'static str,

@@ -4,7 +4,7 @@
 use crate::plan::WriteKind;
 use crate::policy::Policy;
 use crate::report::Report;
-use Kind::{Counter, Gauge, Histogram};
+use MetricKind::{Counter, Gauge, Histogram};
 use transom_api::State;
 
 /// One metric as it is exposed.
@@ -13,7 +13,7 @@ pub struct Metric {
     /// Its name, exactly.
     pub name: &'static str,
     /// How its values change.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The unit of its values: `seconds`, `bytes`, or what is counted.
     pub unit: &'static str,
     /// Its labels, in order; each has only a few values.
@@ -24,7 +24,7 @@ pub struct Metric {
 
 /// How the values of a metric change.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows while the process lives.
     Counter,
     /// Goes up and down.
@@ -33,7 +33,7 @@ pub enum Kind {
     Histogram(&'static [f64]),
 }
 
-impl Kind {
+impl MetricKind {
     /// The name of the type in Prometheus.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -179,7 +179,7 @@ metrics! {
 
 /// One attempt to copy a kubeconfig to its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum CopyAttempt {
     /// The target is as it should be, written now or right already.
     Succeeded,
     /// The target is not as it should be.
@@ -188,9 +188,9 @@ pub enum Attempt {
 
 /// The last counted attempt of a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedAttempt {
     /// How it ended.
-    pub attempt: Attempt,
+    pub attempt: CopyAttempt,
     /// When, in seconds since 1970.
     pub at_seconds: i64,
 }
@@ -207,9 +207,9 @@ pub fn attempt(
     policy: &Policy,
     primary_read: bool,
     timed: bool,
-    before: Option<Counted>,
+    before: Option<CountedAttempt>,
     report: &Report,
-) -> Option<Counted> {
+) -> Option<CountedAttempt> {
     if !copies(policy) || !primary_read {
         return None;
     }
@@ -218,11 +218,11 @@ pub fn attempt(
         .iter()
         .any(|(kind, _)| matches!(kind, WriteKind::Create | WriteKind::Update));
     let attempt = match report.state {
-        State::Failed => (!report.is_first_conflict()).then_some(Attempt::Failed),
-        State::Applied => Some(Attempt::Succeeded),
-        State::Held | State::Waiting => wrote.then_some(Attempt::Succeeded),
+        State::Failed => (!report.is_first_conflict()).then_some(CopyAttempt::Failed),
+        State::Applied => Some(CopyAttempt::Succeeded),
+        State::Held | State::Waiting => wrote.then_some(CopyAttempt::Succeeded),
     }?;
-    let now = Counted {
+    let now = CountedAttempt {
         attempt,
         at_seconds: report.at_seconds,
     };
@@ -235,10 +235,10 @@ pub fn copies(policy: &Policy) -> bool {
 }
 
 /// Whether a result counts in addition to the one that counted before.
-pub fn is_news(before: Option<Counted>, now: Counted, timed: bool) -> bool {
+pub fn is_news(before: Option<CountedAttempt>, now: CountedAttempt, timed: bool) -> bool {
     let same = before.filter(|before| before.attempt == now.attempt);
     // After a clock was set back, counting starts anew.
-    let just_counted = |before: Counted| {
+    let just_counted = |before: CountedAttempt| {
         (0..SAME_SECONDS).contains(&now.at_seconds.saturating_sub(before.at_seconds))
     };
     same.is_none_or(|before| !timed && !just_counted(before))
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn counts_an_attempt_that_decided_a_kubeconfig() {
-        use Attempt::{Failed, Succeeded};
+        use CopyAttempt::{Failed, Succeeded};
         use KnownReason::{
             InSync, KubeconfigEmpty, OwnedByAnother, StillNeeded, Suspended, WriteConflict,
             WriteFailed,
@@ -323,7 +323,7 @@ mod tests {
             if let Some(counted) = attempt(&copies, true, *timed, before, &report) {
                 before = Some(counted);
                 all += 1;
-                failed += usize::from(counted.attempt == Attempt::Failed);
+                failed += usize::from(counted.attempt == CopyAttempt::Failed);
             }
         }
         (all, failed)
@@ -414,7 +414,7 @@ mod tests {
                 metric.help.ends_with('.') && !metric.unit.is_empty(),
                 "{name}"
             );
-            if let Kind::Histogram(bounds) = metric.kind {
+            if let MetricKind::Histogram(bounds) = metric.kind {
                 assert!(bounds.is_sorted() && bounds.len() <= 16, "{name}");
             }
         }

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use template::{Names, Template};
 pub use template::{PatternError, Wrong};
+use template::{Template, TemplateNames};
 
 /// The most stars that a pattern may have.
 const MAX_STARS: usize = 2;
@@ -73,7 +73,7 @@ impl Pattern {
     ///
     /// # Errors
     /// When it is empty, has an invalid template, or too many stars.
-    pub fn parse(text: &str, names: &Names) -> Result<Self, PatternError> {
+    pub fn parse(text: &str, names: &TemplateNames) -> Result<Self, PatternError> {
         let mut parts: Vec<Part> = Vec::new();
         let mut at = 0;
         while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -227,7 +227,7 @@ fn is_open(part: &Part) -> bool {
 }
 
 /// The next part of a pattern, and its length.
-fn next(rest: &str, names: &Names) -> Result<(Part, usize), PatternError> {
+fn next(rest: &str, names: &TemplateNames) -> Result<(Part, usize), PatternError> {
     if rest.starts_with('*') {
         return Ok((Part::Star, 1));
     }
@@ -357,7 +357,7 @@ mod tests {
     }
 
     fn parse(text: &str) -> Pattern {
-        Pattern::parse(text, &Names::new()).unwrap()
+        Pattern::parse(text, &TemplateNames::new()).unwrap()
     }
 
     fn stars(texts: &[&str]) -> Captures {
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn names_the_position_of_an_error_in_a_pattern() {
         let twice = "\"a\" ".repeat(9);
-        let names = Names::from([(
+        let names = TemplateNames::from([(
             "known".to_owned(),
             Arc::new(Template::parse("primary.name").unwrap()),
         )]);

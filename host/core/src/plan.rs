@@ -31,7 +31,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
 use contention::Contentions;
-use course::{Hindered, Rest};
+use course::{AfterFailure, Hindered};
 use desired::Desired;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -138,7 +138,7 @@ pub fn plan(
         waits: None,
         refused: None,
     };
-    let (mut rest, mut later) = (Rest::All, None);
+    let (mut rest, mut later) = (AfterFailure::All, None);
     for one in desired {
         if !rest.has(wanting, one) {
             rest = rest.after_gap();
@@ -177,7 +177,7 @@ fn with_made_once(wanting: &Wanting<'_>) -> Vec<Other> {
 }
 
 /// What becomes of fields of one object.
-enum Planned {
+enum PlannedFields {
     /// The write, unless all is right.
     Step(Option<Step>),
     /// The object is not there.

@@ -20,7 +20,7 @@ use crate::object::Object;
 use crate::reference::LOCAL;
 use crate::world::World;
 use ask::AskRule;
-use component::Source;
+use component::ComponentSource;
 pub use rule::{EveryRule, HoleRule, PrimaryRule, ReadRule, Target, WriteRule};
 use std::sync::Arc;
 use transom_api::policy::{
@@ -93,13 +93,12 @@ impl Policy {
 
     /// Whether it names a component by a tag alone.
     pub fn has_tags(&self) -> bool {
-        let is_tag =
-            |source: &Source| matches!(source, Source::Image(image) if image.digest.is_none());
+        let is_tag = |source: &ComponentSource| matches!(source, ComponentSource::Image(image) if image.digest.is_none());
         self.sources().iter().any(|(_, source)| is_tag(source))
     }
 
     /// Each field that names a component or a trusted key, with its source.
-    pub fn sources(&self) -> Vec<(String, Source)> {
+    pub fn sources(&self) -> Vec<(String, ComponentSource)> {
         let fields = [
             "spec.guests.decide.component",
             "spec.guests.trigger.component",
@@ -107,7 +106,10 @@ impl Policy {
         let guests = std::iter::once(&self.decide).chain(&self.trigger);
         let parsed = fields.into_iter().zip(guests);
         let components = parsed.filter_map(|(field, guest)| {
-            Some((field.to_owned(), Source::parse(&guest.component).ok()?))
+            Some((
+                field.to_owned(),
+                ComponentSource::parse(&guest.component).ok()?,
+            ))
         });
         let keys = self.verify.iter().flat_map(|verify| &verify.keys);
         let keys = keys

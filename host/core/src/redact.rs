@@ -1,7 +1,7 @@
 //! Objects in a form that may be shown: of every credential only its kind, its size and a mark that is valid for one
 //! run. In a kubeconfig everything that is not listed is hidden. [`visible`] shows texts without hidden characters.
 
-use crate::kubeconfig::{KubeconfigLimits, Source};
+use crate::kubeconfig::{KubeconfigLimits, SourceKubeconfig};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -131,7 +131,7 @@ fn data(value: &Value, marks: &Marks, bytes_of: impl Fn(&str) -> Option<Vec<u8>>
         let bytes = value.as_str().and_then(&bytes_of);
         let source = bytes
             .as_deref()
-            .and_then(|bytes| Source::parse(bytes, &KubeconfigLimits::default()).ok());
+            .and_then(|bytes| SourceKubeconfig::parse(bytes, &KubeconfigLimits::default()).ok());
         let shown = match (source, bytes) {
             (Some(source), _) => source.redacted(marks),
             (None, Some(bytes)) => marks.hide("data", &bytes),

@@ -97,8 +97,8 @@ pub mod dns {
         name.len() <= 253 && name.split('.').all(part)
     }
 
-    /// Whether a text can be the name of an object of any kind, such as a role: it is exactly one segment of a path. A guest
-    /// may have made it up, and other text could lead to another path.
+    /// Whether a text can be the name of an object of any kind, such as a role: it is exactly one segment of a path. A
+    /// guest may have made it up, and other text could lead to another path.
     pub fn is_path_segment(name: &str) -> bool {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
         !matches!(name, "" | "." | "..") && name.bytes().all(plain)

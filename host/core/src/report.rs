@@ -14,11 +14,11 @@ use transom_api::{KnownReason, Reason, State};
 const SHORTEST_MS: u64 = 5_000;
 /// How often the back-off after a conflict doubles: up to four seconds.
 const CONFLICTS: u32 = 2;
-/// How often the back-off doubles for a namespace that is not there, and for what is being deleted: up to half a minute, as no
-/// event tells when it appears, or is gone.
+/// How often the back-off doubles for a namespace that is not there, and for what is being deleted: up to half a
+/// minute, as no event tells when it appears, or is gone.
 const UNTOLD: u32 = 5;
-/// How soon an object that belongs to others is looked at again, in seconds: where only its name is watched, or nothing of
-/// it, no event tells when it goes or is given up.
+/// How soon an object that belongs to others is looked at again, in seconds: where only its name is watched, or nothing
+/// of it, no event tells when it goes or is given up.
 const FOREIGN_SECONDS: u32 = 270;
 
 /// How a reconcile ended; the host acts by this. A guest cannot set it.
@@ -88,8 +88,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether what failed may succeed once something of the server can be read again: the server did not answer, could not
-    /// say whether something is gone, or had just started and knew no roles, no webhook, or not every kind.
+    /// Whether what failed may succeed once something of the server can be read again: the server did not answer, could
+    /// not say whether something is gone, or had just started and knew no roles, no webhook, or not every kind.
     pub fn awaits_server(&self) -> bool {
         use KnownReason::{AdmissionRefused, KindMissing, WriteFailed, WriteForbidden};
         let is_refused = matches!(
@@ -225,7 +225,8 @@ impl Ending {
         !matches!(self.end, End::Gone | End::Ended(Class::Left))
     }
 
-    /// Whether a time counts that was asked for: not by an object that no longer is a primary, nor by a replica that does not lead.
+    /// Whether a time counts that was asked for: not by an object that no longer is a primary, nor by a replica that
+    /// does not lead.
     fn asks_again(&self) -> bool {
         !matches!(self.end, End::Ended(Class::Left | Class::Standby))
     }

@@ -1,9 +1,9 @@
 //! Checks what a guest asks for against the grant of its policy, round by round.
 
-use crate::catalogue::guest::Guest;
+use crate::catalogue::guest::GuestFacts;
 use crate::contract::decide::{Age, Form, Need, Requirement};
 use crate::contract::objects::MAX_OBJECTS;
-use crate::contract::{Problem, Refusal};
+use crate::contract::{GuestRefusal, Problem};
 use crate::failure::{Class, Failure};
 use crate::inputs::request::is_request;
 use crate::pattern::TemplateData;
@@ -25,7 +25,10 @@ pub const MAX_NEEDS: usize = 16;
 /// let mut rounds = Rounds::default();
 /// loop {
 ///     let asked = guest.require(context, primary, found)?;
-///     match rounds.answer(policy, primary, asked)? { Next::Read(needs) => found = gather(needs), Next::Complete(bound) => break bound }
+///     match rounds.answer(policy, primary, asked)? {
+///         NextRound::Read(needs) => found = gather(needs),
+///         NextRound::Complete(bound) => break bound,
+///     }
 /// }
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -36,7 +39,7 @@ pub struct Rounds {
 
 /// The next step after an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum NextRound {
     /// Read these, and ask again with everything that was found for them, in this order.
     Read(Vec<Need>),
     /// Everything that is needed was read before.
@@ -53,12 +56,12 @@ impl Rounds {
         policy: &Policy,
         data: &TemplateData<'_>,
         answer: Requirement,
-    ) -> Result<Next, Failure> {
+    ) -> Result<NextRound, Failure> {
         self.asked += 1;
         bind(policy, data, &answer)?;
         let unknown = answer.needs.iter().any(|need| !self.known.contains(need));
         if self.asked > 1 && !unknown {
-            return Ok(Next::Complete(answer));
+            return Ok(NextRound::Complete(answer));
         }
         if self.asked >= MAX_ROUNDS {
             return Err(Failure::known(
@@ -68,9 +71,9 @@ impl Rounds {
         }
         self.known.extend(answer.needs.iter().cloned());
         if answer.needs.is_empty() {
-            Ok(Next::Complete(answer))
+            Ok(NextRound::Complete(answer))
         } else {
-            Ok(Next::Read(answer.needs))
+            Ok(NextRound::Read(answer.needs))
         }
     }
 
@@ -308,13 +311,13 @@ fn bind_waiting(
 pub fn refused(
     policy: &Policy,
     data: &TemplateData<'_>,
-    guest: &Guest,
-    refusal: Refusal,
+    guest: &GuestFacts,
+    refusal: GuestRefusal,
 ) -> Failure {
     match refusal {
-        Refusal::Missing(problem) => guest.failure(Class::Missing, &problem),
-        Refusal::Invalid(problem) => guest.failure(Class::Invalid, &problem),
-        Refusal::Waiting(problem, objects) => {
+        GuestRefusal::Missing(problem) => guest.failure(Class::Missing, &problem),
+        GuestRefusal::Invalid(problem) => guest.failure(Class::Invalid, &problem),
+        GuestRefusal::Waiting(problem, objects) => {
             waits(policy, data, guest, &problem, &objects).unwrap_or_else(|failure| failure)
         }
     }
@@ -327,7 +330,7 @@ pub fn refused(
 pub fn waits(
     policy: &Policy,
     data: &TemplateData<'_>,
-    guest: &Guest,
+    guest: &GuestFacts,
     problem: &Problem,
     objects: &[ObjectRef],
 ) -> Result<Failure, Failure> {
@@ -397,7 +400,7 @@ mod tests {
     }
 
     /// What each answer of a guest leads to.
-    fn asked<const N: usize>(answers: [Requirement; N]) -> [Result<Next, Failure>; N] {
+    fn asked<const N: usize>(answers: [Requirement; N]) -> [Result<NextRound, Failure>; N] {
         let mut rounds = Rounds::default();
         with_data(|policy, data| answers.map(|answer| rounds.answer(policy, data, answer)))
     }
@@ -417,9 +420,9 @@ mod tests {
             answers.map(|needs| rounds.answer(policy, data, answer(needs)).unwrap())
         });
         let expected = [
-            Next::Read(first),
-            Next::Read(second),
-            Next::Complete(answer(third)),
+            NextRound::Read(first),
+            NextRound::Read(second),
+            NextRound::Complete(answer(third)),
         ];
         assert_eq!(ends, expected);
         let known: BTreeSet<_> = rounds.known().collect();
@@ -436,8 +439,8 @@ mod tests {
         assert_eq!(
             ends,
             [
-                Ok(Next::Read(vec![present])),
-                Ok(Next::Read(vec![source()]))
+                Ok(NextRound::Read(vec![present])),
+                Ok(NextRound::Read(vec![source()]))
             ]
         );
     }
@@ -446,7 +449,7 @@ mod tests {
     fn needing_nothing_is_complete_at_once() {
         assert_eq!(
             asked([answer(vec![])]),
-            [Ok(Next::Complete(answer(vec![])))]
+            [Ok(NextRound::Complete(answer(vec![])))]
         );
     }
 
@@ -672,18 +675,22 @@ mod tests {
             |refusal| with_data(|policy, data| refused(policy, data, &guest(&[], &[]), refusal));
         let granted = vec![home().reference];
         let foreign = vec![ObjectRef::local("v1", "Namespace", None, "kube-system")];
-        let waiting = |objects| Refusal::Waiting(problem("Told"), objects);
+        let waiting = |objects| GuestRefusal::Waiting(problem("Told"), objects);
         for (refusal, class, word) in [
             (waiting(granted.clone()), Class::Waiting, "Told"),
             (waiting(foreign), Class::Invalid, "ReadNotGranted"),
-            (Refusal::Missing(problem("Told")), Class::Missing, "Told"),
             (
-                Refusal::Invalid(problem("NoClusters")),
+                GuestRefusal::Missing(problem("Told")),
+                Class::Missing,
+                "Told",
+            ),
+            (
+                GuestRefusal::Invalid(problem("NoClusters")),
                 Class::Invalid,
                 "NoClusters",
             ),
             (
-                Refusal::Missing(problem("Untold")),
+                GuestRefusal::Missing(problem("Untold")),
                 Class::Invalid,
                 "ContractBroken",
             ),

@@ -18,7 +18,7 @@ use kinds::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use transom_api::policy::Verb as Granted;
+use transom_api::policy::WriteVerb as Granted;
 
 /// Name of the Lease by which replicas elect their leader.
 pub const LEASE: &str = "transom";
@@ -55,7 +55,7 @@ impl fmt::Display for Because {
 
 /// The objects that a right covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Objects {
+pub struct CoveredObjects {
     /// Exact namespace; `None` for all of them, or for cluster-scoped kinds.
     pub namespace: Option<String>,
     /// API group, empty for the core group.
@@ -66,7 +66,7 @@ pub struct Objects {
     pub name: Option<String>,
 }
 
-impl Objects {
+impl CoveredObjects {
     /// All objects of a resource.
     fn all(group: &str, resource: &str) -> Self {
         Self {
@@ -88,11 +88,11 @@ pub struct Right {
 }
 
 /// All rights; none of them is covered by another.
-pub type Rights = BTreeMap<Objects, Right>;
+pub type Rights = BTreeMap<CoveredObjects, Right>;
 
 /// The arguments of [`of`].
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RightsRequest<'a> {
     /// Name of the connection.
     pub connection: &'a str,
     /// Name of the connection on which the agent itself needs rights: [`home`].
@@ -102,7 +102,7 @@ pub struct Asked<'a> {
     /// Whether nothing is written but the Lease.
     pub read_only: bool,
     /// What the agent itself does.
-    pub own: Own<'a>,
+    pub own: AgentDuties<'a>,
     /// The plural and the scope of a kind by its group and name, for those that [`kinds::known`] does not know:
     /// from discovery, or [`kinds::guess`].
     pub kind: &'a dyn Fn(&str, &str) -> Kind,
@@ -110,7 +110,7 @@ pub struct Asked<'a> {
 
 /// What an agent does besides the work for its policies, by its flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own<'a> {
+pub struct AgentDuties<'a> {
     /// Namespace of the Lease by which replicas elect their leader, if they do.
     pub lease: Option<&'a str>,
     /// Whether its policies are objects.
@@ -143,7 +143,7 @@ pub fn home<'a>(servers: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
 }
 
 /// The rights that policies need on one connection; on [`home`] also those of the agent itself.
-pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
+pub fn of(policies: &[&Policy], asked: RightsRequest<'_>) -> Rights {
     let mut needed = Needed {
         asked,
         rights: Rights::new(),
@@ -169,14 +169,14 @@ pub fn of(policies: &[&Policy], asked: Asked<'_>) -> Rights {
 
 /// Rights as they are collected, including those that others cover.
 struct Needed<'a> {
-    asked: Asked<'a>,
+    asked: RightsRequest<'a>,
     rights: Rights,
 }
 
 impl Needed<'_> {
     fn add(
         &mut self,
-        objects: Objects,
+        objects: CoveredObjects,
         verbs: &[Verb],
         because: impl IntoIterator<Item = Because>,
     ) {
@@ -202,9 +202,9 @@ impl Needed<'_> {
         self.add(objects, verbs, because.iter().cloned());
     }
 
-    fn objects(&self, scope: &Scope) -> Objects {
+    fn objects(&self, scope: &Scope) -> CoveredObjects {
         let (group, kind) = self.kind(scope);
-        Objects {
+        CoveredObjects {
             namespace: scope.namespace.clone().filter(|_| kind.namespaced),
             group: group.to_owned(),
             resource: kind.plural,
@@ -257,14 +257,14 @@ impl Needed<'_> {
             if !rule.taint_keys.is_empty() {
                 let (group, resource, why) = admission::OF_TAINTS;
                 let line = format!("{} ({why})", plan::write_line(index));
-                let objects = Objects::all(group, resource);
+                let objects = CoveredObjects::all(group, resource);
                 self.add(objects, &[Verb::List], because(policy, line));
             }
             for (group, resource, verb, why) in admission::reviews(rule) {
                 if !self.asked.read_only {
                     let line = format!("{} ({why})", plan::write_line(index));
                     self.add(
-                        Objects::all(group, resource),
+                        CoveredObjects::all(group, resource),
                         &[verb],
                         because(policy, line),
                     );
@@ -288,9 +288,9 @@ impl Needed<'_> {
     /// Warnings about a primary become Events in its namespace, and one about a moved tag an Event on the policy.
     fn events(&mut self, policy: &Policy) {
         if self.asked.connection == LOCAL && policy.has_tags() {
-            let objects = Objects {
+            let objects = CoveredObjects {
                 namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
-                ..Objects::all("events.k8s.io", "events")
+                ..CoveredObjects::all("events.k8s.io", "events")
             };
             let because = because(policy, "spec.guests (a moved tag)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
@@ -304,9 +304,9 @@ impl Needed<'_> {
                 true => scope.namespace,
                 false => Some(EVENTS_OF_CLUSTER.to_owned()),
             };
-            let objects = Objects {
+            let objects = CoveredObjects {
                 namespace,
-                ..Objects::all("events.k8s.io", "events")
+                ..CoveredObjects::all("events.k8s.io", "events")
             };
             let because = because(policy, "spec.primary (warnings)".to_owned());
             self.add(objects, &[Verb::Create, Verb::Patch], because);
@@ -327,7 +327,7 @@ mod tests {
     use crate::sample::{kubeconfig_manifest, objects_manifest, policy, taints_manifest, with};
     use serde_json::{Value, json};
 
-    const OWN: Own<'static> = Own {
+    const OWN: AgentDuties<'static> = AgentDuties {
         lease: Some("transom"),
         policies: true,
         reviews: true,
@@ -335,8 +335,8 @@ mod tests {
     };
 
     /// What an agent on `local` that does everything is asked about a connection.
-    fn asked(connection: &str, secrets: SecretReads) -> Asked<'_> {
-        Asked {
+    fn asked(connection: &str, secrets: SecretReads) -> RightsRequest<'_> {
+        RightsRequest {
             connection,
             home: LOCAL,
             secrets,
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    fn rights_for(manifests: &[Value], asked: Asked<'_>) -> Rights {
+    fn rights_for(manifests: &[Value], asked: RightsRequest<'_>) -> Rights {
         let policies: Vec<_> = manifests.iter().map(policy).collect();
         of(&policies.iter().collect::<Vec<_>>(), asked)
     }
@@ -357,9 +357,9 @@ mod tests {
 
     /// The same for an agent that writes nothing, and does nothing else.
     fn read_only(manifests: &[Value], secrets: SecretReads) -> Vec<String> {
-        let asked = Asked {
+        let asked = RightsRequest {
             read_only: true,
-            own: Own::default(),
+            own: AgentDuties::default(),
             ..asked(LOCAL, secrets)
         };
         let rights = rights_for(manifests, asked);
@@ -377,7 +377,7 @@ mod tests {
                 .any(|because| matches!(because, Because::Policy { .. }))
         };
         let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
-        let one = |(objects, right): (&Objects, &Right)| {
+        let one = |(objects, right): (&CoveredObjects, &Right)| {
             let verbs: Vec<_> = right.verbs.iter().map(Verb::as_str).collect();
             let (namespace, name) = (or_all(&objects.namespace), or_all(&objects.name));
             format!(
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(home(["hub", "edge"]), Some("hub"));
         assert_eq!(home(["hub", LOCAL, "edge"]), Some(LOCAL));
         let count = |connection, home, read_only| {
-            let asked = Asked {
+            let asked = RightsRequest {
                 home,
                 read_only,
                 ..asked(connection, SecretReads::Watch)
@@ -626,7 +626,8 @@ mod tests {
                 .is_none_or(|name| name == "transom")
         }));
         let reasons = |resource: &str| -> Vec<_> {
-            let all = |objects: &&Objects| objects.resource == resource && objects.name.is_none();
+            let all =
+                |objects: &&CoveredObjects| objects.resource == resource && objects.name.is_none();
             let because = &rights[rights.keys().find(all).unwrap()].because;
             because.iter().map(ToString::to_string).collect()
         };

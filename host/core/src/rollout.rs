@@ -125,7 +125,7 @@ impl Trial {
 
 /// What becomes of a candidate after a trial.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum CandidateVerdict {
     /// It becomes active.
     Activate,
     /// It waits at a gate, and is tried again.
@@ -134,7 +134,7 @@ pub enum Verdict {
     Refuse(Gate, KnownReason, String),
 }
 
-impl Verdict {
+impl CandidateVerdict {
     /// The same, but tried again instead of refused.
     #[must_use]
     pub fn waiting(self) -> Self {
@@ -156,8 +156,8 @@ pub enum Approved {
     Forbidden(String),
 }
 
-/// What the approval of a candidate lets pass, by what it counts for the limits of its policy; nothing when its plan was
-/// not approved.
+/// What the approval of a candidate lets pass, by what it counts for the limits of its policy; nothing when its plan
+/// was not approved.
 pub fn approved(revision: &Revision, trial: &Trial, approved: &Approved) -> BTreeMap<Limited, u32> {
     match *approved == Approved::Digest(approval(&revision.id(), trial)) {
         true => trial.limited.clone(),
@@ -166,7 +166,7 @@ pub fn approved(revision: &Revision, trial: &Trial, approved: &Approved) -> BTre
 }
 
 /// Decides about a candidate.
-pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdict {
+pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> CandidateVerdict {
     if let Some(verdict) = failed(trial) {
         return verdict;
     }
@@ -179,21 +179,25 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdi
     let beyond = limited.find(|(kind, count)| **count > limits::share(limits, **kind, all));
     let digest = approval(&revision.id(), trial);
     match (revision.policy.spec.rollout.mode, beyond) {
-        (ModeSpec::Automatic, None) => Verdict::Activate,
+        (ModeSpec::Automatic, None) => CandidateVerdict::Activate,
         (ModeSpec::Automatic, Some(_)) if *approved == Approved::Digest(digest.clone()) => {
-            Verdict::Activate
+            CandidateVerdict::Activate
         }
         (ModeSpec::Automatic, Some((kind, count))) => {
             let (kind, most) = (kind.as_str(), limits::share(limits, *kind, all));
             let message = format!(
                 "{plan}; {kind} for {count} of them, and spec.limits allows {most}; approve {digest}"
             );
-            Verdict::Wait(Gate::Limits, KnownReason::LimitReached, message)
+            CandidateVerdict::Wait(Gate::Limits, KnownReason::LimitReached, message)
         }
-        (ModeSpec::Shadow, _) => Verdict::Wait(Gate::Approval, KnownReason::Shadowing, plan),
+        (ModeSpec::Shadow, _) => {
+            CandidateVerdict::Wait(Gate::Approval, KnownReason::Shadowing, plan)
+        }
         (ModeSpec::Preview, _) => {
             let (reason, why) = match approved {
-                Approved::Digest(approved) if *approved == digest => return Verdict::Activate,
+                Approved::Digest(approved) if *approved == digest => {
+                    return CandidateVerdict::Activate;
+                }
                 Approved::Forbidden(why) => (KnownReason::ApprovalForbidden, format!("; {why}")),
                 Approved::Digest(_) => {
                     let why = "; another plan was approved".to_owned();
@@ -202,15 +206,15 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Verdi
                 Approved::Nothing => (KnownReason::ApprovalRequired, String::new()),
             };
             let message = format!("{plan}{why}; approve {digest}");
-            Verdict::Wait(Gate::Approval, reason, message)
+            CandidateVerdict::Wait(Gate::Approval, reason, message)
         }
     }
 }
 
 /// What becomes of a candidate whose answers are not good, or not known.
-fn failed(trial: &Trial) -> Option<Verdict> {
+fn failed(trial: &Trial) -> Option<CandidateVerdict> {
     if let Some((reason, why)) = &trial.incomplete {
-        return Some(Verdict::Wait(Gate::Answers, *reason, why.clone()));
+        return Some(CandidateVerdict::Wait(Gate::Answers, *reason, why.clone()));
     }
     if let Some((_, reason, why)) = trial.faults.first() {
         let (count, all) = (trial.faults.len(), trial.plan.primaries.total);
@@ -218,7 +222,7 @@ fn failed(trial: &Trial) -> Option<Verdict> {
         let message = format!(
             "the candidate fails for {count} of {all} primaries and the active revision does not ({named}): {why}"
         );
-        return Some(Verdict::Refuse(Gate::Answers, *reason, message));
+        return Some(CandidateVerdict::Refuse(Gate::Answers, *reason, message));
     }
     let unstable = trial.unstable.iter().map(|(primary, _)| primary).collect();
     let unsettled = trial.unsettled.iter().collect();
@@ -234,7 +238,7 @@ fn failed(trial: &Trial) -> Option<Verdict> {
             let how = how.map(|how| format!(": {how}")).unwrap_or_default();
             let message =
                 format!("the candidate {what} for {count} of {all} primaries ({named}){how}");
-            return Some(Verdict::Refuse(
+            return Some(CandidateVerdict::Refuse(
                 Gate::Answers,
                 KnownReason::AnswerUnstable,
                 message,
@@ -293,7 +297,7 @@ impl Candidate {
 mod tests {
     use super::*;
     use crate::plan::Step;
-    use crate::plan::fleet::{Planned, Writes};
+    use crate::plan::fleet::{PlannedPrimary, Writes};
     use crate::policy::{check, manifest};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use crate::work::Key;
@@ -442,9 +446,11 @@ mod tests {
             ("Shadow", &good, digest(&token), "Approval Shadowing"),
         ] {
             let text = match verdict(&of(mode), trial, &approved) {
-                Verdict::Activate => "active".to_owned(),
-                Verdict::Wait(gate, reason, _) => format!("{} {}", gate.as_str(), reason.as_str()),
-                Verdict::Refuse(gate, reason, message) => {
+                CandidateVerdict::Activate => "active".to_owned(),
+                CandidateVerdict::Wait(gate, reason, _) => {
+                    format!("{} {}", gate.as_str(), reason.as_str())
+                }
+                CandidateVerdict::Refuse(gate, reason, message) => {
                     assert!(
                         message.contains("hosted") || message.contains("/a"),
                         "{message}"
@@ -511,7 +517,7 @@ mod tests {
         let mut writes = Writes::default();
         writes.add([(&step, None)], &crate::plan::desired::Open::default());
         let key = Key::new(&"p".into(), &reference);
-        let planned = Planned {
+        let planned = PlannedPrimary {
             key: &key,
             state: State::Applied,
             reason: "InSync",

@@ -4,7 +4,7 @@ mod planned;
 
 pub(crate) use planned::planned;
 
-use crate::catalogue::guest::Guest;
+use crate::catalogue::guest::GuestFacts;
 use crate::contract::AgentFacts;
 use crate::contract::description::{DeclaredReason, Description, Read, SuggestedGrant};
 use crate::failure::Failure;
@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::policy::{Policy, check, manifest};
 use crate::reference::ObjectRef;
 use crate::report::{self, Reconcile, Report, Schedule, Success};
-use crate::stamp::{Source, Stamp};
+use crate::stamp::{MadeFor, Stamp};
 use crate::work::Key;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ pub(crate) fn target(cluster: &str) -> ObjectRef {
 
 /// The stamp of an object that was made for `clusters/<name>` with a uid.
 pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
-    let source = Source {
+    let source = MadeFor {
         reference: hosted(name),
         uid: uid.to_owned(),
     };
@@ -157,7 +157,7 @@ pub(crate) fn agent(cluster_name: &str, self_managed: bool) -> AgentFacts {
 }
 
 /// A guest that reads these paths of HostedClusters and Namespaces, and may answer with `Told` and `NoClusters`.
-pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
+pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> GuestFacts {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let read = |api_version: &str, kind: &str| Read {
         api_version: api_version.to_owned(),
@@ -178,5 +178,5 @@ pub(crate) fn guest(fields: &[&str], changes: &[&str]) -> Guest {
         settings_schema: "{}".to_owned(),
         grant: SuggestedGrant::default(),
     };
-    Guest::load("sha256:1", description, &serde_json::Map::new()).unwrap()
+    GuestFacts::load("sha256:1", description, &serde_json::Map::new()).unwrap()
 }

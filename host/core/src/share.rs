@@ -1,5 +1,5 @@
-//! Shares scarce resources: memory, threads, log lines, requests to a server, and values that several threads change. Each
-//! file is about one of them.
+//! Shares scarce resources: memory, threads, log lines, requests to a server, and values that several threads change.
+//! Each file is about one of them.
 
 pub mod budget;
 pub mod concurrency;

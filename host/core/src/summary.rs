@@ -5,8 +5,8 @@ mod concerns;
 mod revision;
 mod sum;
 
-use crate::catalogue::Entry;
-use crate::catalogue::guest::Guest;
+use crate::catalogue::CatalogueEntry;
+use crate::catalogue::guest::GuestFacts;
 use crate::failure::failing;
 use crate::policy::budget::usage::Usage;
 use crate::redact::visible::visible;
@@ -25,9 +25,9 @@ use transom_api::{KnownReason, State};
 
 /// What is known of a policy besides its primaries.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct KnownPolicy<'a> {
     /// The policy's entry in the catalogue.
-    pub entry: &'a Entry,
+    pub entry: &'a CatalogueEntry,
     /// Watches that fail, of all policies.
     pub watch_errors: &'a [WatchStatus],
     /// The status before this one, for the times of its conditions.
@@ -45,9 +45,9 @@ pub struct Known<'a> {
 }
 
 /// The status of a policy.
-pub fn of(known: Known<'_>, sum: &Sum) -> PolicyStatus {
+pub fn of(known: KnownPolicy<'_>, sum: &Sum) -> PolicyStatus {
     let entry = known.entry;
-    let digest = |guest: &Guest| guest.digest.to_string();
+    let digest = |guest: &GuestFacts| guest.digest.to_string();
     let revision = entry.revision.as_ref().map(|revision| RevisionStatus {
         id: rollout::short(&revision.id()),
         generation: entry.active,
@@ -76,7 +76,7 @@ pub fn of(known: Known<'_>, sum: &Sum) -> PolicyStatus {
 }
 
 /// The watches that fail and concern the policy, each once.
-fn watch_errors(known: Known<'_>) -> Vec<WatchStatus> {
+fn watch_errors(known: KnownPolicy<'_>) -> Vec<WatchStatus> {
     let errors = known.watch_errors.iter();
     let errors = errors.filter(|watch| concerns(known.entry, watch));
     let mut errors: Vec<_> = errors.cloned().collect();
@@ -86,7 +86,7 @@ fn watch_errors(known: Known<'_>) -> Vec<WatchStatus> {
 }
 
 /// What the calls of the revision used. Another revision has another budget, or other guests.
-fn usage(known: Known<'_>, revision: Option<&RevisionStatus>) -> Vec<UsageStatus> {
+fn usage(known: KnownPolicy<'_>, revision: Option<&RevisionStatus>) -> Vec<UsageStatus> {
     let id = |revision: &RevisionStatus| revision.id.clone();
     let is_same = |before: &&PolicyStatus| before.revision.as_ref().map(id) == revision.map(id);
     let before = known.before.filter(is_same);
@@ -96,7 +96,7 @@ fn usage(known: Known<'_>, revision: Option<&RevisionStatus>) -> Vec<UsageStatus
 }
 
 /// The conditions, with `Ready` first.
-fn conditions(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> Vec<Condition> {
+fn conditions(known: KnownPolicy<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> Vec<Condition> {
     let entry = known.entry;
     let said = of_revision(known, sum, watch_errors);
     let unfinished = unfinished(entry);
@@ -119,7 +119,7 @@ fn conditions(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> Vec<
 }
 
 /// Whether a revision is loaded, watched and healthy.
-fn of_revision(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> [Condition; 3] {
+fn of_revision(known: KnownPolicy<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> [Condition; 3] {
     let entry = known.entry;
     let waits = entry.candidate.as_ref().map(|candidate| candidate.reason);
     let refused = entry.refused.as_ref().map(|refused| refused.reason);
@@ -138,7 +138,7 @@ fn of_revision(known: Known<'_>, sum: &Sum, watch_errors: &[WatchStatus]) -> [Co
 }
 
 /// The newest revision while it is not active; of one that could not even be loaded, only where it stopped.
-fn candidate(entry: &Entry) -> Option<CandidateStatus> {
+fn candidate(entry: &CatalogueEntry) -> Option<CandidateStatus> {
     let stopped = entry.refused.as_ref().map(|refused| CandidateStatus {
         gate: refused.gate.as_str().to_owned(),
         reason: refused.reason.as_str().to_owned(),
@@ -148,7 +148,7 @@ fn candidate(entry: &Entry) -> Option<CandidateStatus> {
 }
 
 /// That the guest fails by its own fault, where the policy says that this is a failure of the policy.
-fn stalled(entry: &Entry, sum: &Sum) -> Option<Condition> {
+fn stalled(entry: &CatalogueEntry, sum: &Sum) -> Option<Condition> {
     let policy = &entry.revision.as_ref()?.policy;
     let fails = policy.on_failure.mode == FailureMode::Fail;
     let groups = sum.largest(&[State::Failed]).into_iter();
@@ -184,7 +184,7 @@ fn said(kind: ConditionType, status: ConditionStatus, reason: &str, message: Str
 }
 
 /// The condition with its time and generation.
-fn dated(said: Condition, known: Known<'_>) -> Condition {
+fn dated(said: Condition, known: KnownPolicy<'_>) -> Condition {
     let before = known
         .before
         .into_iter()
@@ -259,26 +259,26 @@ fn cut(message: &str) -> String {
 mod tests {
     use super::*;
     use crate::catalogue::Revision;
-    use crate::catalogue::{Place, Refusal};
+    use crate::catalogue::{PolicyPlace, Refusal};
     use crate::sample::{guest, hosted, kubeconfig_manifest, policy};
     use std::sync::Arc;
     use transom_api::Reason;
     use transom_api::policy::Limited;
-    use transom_api::status::{ChangesStatus, Counts, MAX_TOP_FAILURES};
+    use transom_api::status::{ChangesStatus, MAX_TOP_FAILURES, PrimaryCounts};
 
     const NOW: i64 = 1_000_000;
 
-    fn entry() -> Entry {
+    fn entry() -> CatalogueEntry {
         let revision = Revision {
             policy: policy(&kubeconfig_manifest()),
             trigger: None,
             decide: guest(&["spec"], &[]),
         };
-        let place = Place {
+        let place = PolicyPlace {
             text: "external".to_owned(),
             generation: Some(4),
         };
-        Entry {
+        CatalogueEntry {
             revision: Some(Arc::new(revision)),
             refused: None,
             place,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     fn status(
-        entry: &Entry,
+        entry: &CatalogueEntry,
         before: Option<&PolicyStatus>,
         now: i64,
         primaries: &[(&str, State, Reason, i64)],
@@ -310,7 +310,7 @@ mod tests {
             });
         }
         of(
-            Known {
+            KnownPolicy {
                 entry,
                 watch_errors: &[],
                 before,
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_policy_that_is_to_fail_is_stalled_by_a_fault_of_its_guest_and_by_nothing_else() {
         let mut entry = entry();
-        let stalled = |entry: &Entry, reason: KnownReason| {
+        let stalled = |entry: &CatalogueEntry, reason: KnownReason| {
             let primaries = [
                 ("a", State::Failed, reason.into(), NOW),
                 ("b", State::Failed, KnownReason::ReadFailed.into(), NOW),
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_moved_tag_is_a_condition_that_leaves_the_policy_ready() {
         let mut entry = entry();
-        let conditions = |entry: &Entry| status(entry, None, NOW, &[]).conditions;
+        let conditions = |entry: &CatalogueEntry| status(entry, None, NOW, &[]).conditions;
         let before = conditions(&entry);
         entry.moved.push(crate::catalogue::MovedTag {
             component: "oci:registry.example/a:v1".to_owned(),
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn tells_who_signed_only_where_signatures_are_demanded() {
         let mut entry = entry();
-        let verified = |entry: &Entry| {
+        let verified = |entry: &CatalogueEntry| {
             let conditions = status(entry, None, NOW, &[]).conditions;
             let found = conditions.into_iter();
             let mut found = found.filter(|one| one.kind == ConditionType::Verified);
@@ -423,8 +423,8 @@ mod tests {
     }
 
     /// The status of a policy without primaries while these watches fail.
-    fn watching(entry: &Entry, watch_errors: &[WatchStatus]) -> PolicyStatus {
-        let known = Known {
+    fn watching(entry: &CatalogueEntry, watch_errors: &[WatchStatus]) -> PolicyStatus {
+        let known = KnownPolicy {
             entry,
             watch_errors,
             limits: None,
@@ -448,9 +448,9 @@ mod tests {
         }
     }
 
-    fn refusing(reason: KnownReason, message: &str) -> Entry {
+    fn refusing(reason: KnownReason, message: &str) -> CatalogueEntry {
         let refusal = Refusal::new(reason, message);
-        Entry {
+        CatalogueEntry {
             refused: Some(refusal),
             ..entry()
         }
@@ -494,7 +494,7 @@ mod tests {
         );
         assert_eq!(
             status.counts,
-            Counts {
+            PrimaryCounts {
                 total: 6,
                 applied: 1,
                 held: 1,
@@ -546,7 +546,7 @@ mod tests {
     fn a_policy_is_ready_when_every_condition_holds() {
         let entry = entry();
         let newer = refusing(KnownReason::PolicyInvalid, "spec: no");
-        let never = Entry {
+        let never = CatalogueEntry {
             revision: None,
             active: None,
             ..newer.clone()
@@ -632,7 +632,7 @@ mod tests {
             primaries: vec!["a".to_owned()],
             approve: "sha256:0".to_owned(),
         };
-        let known = Known {
+        let known = KnownPolicy {
             entry: &entry(),
             watch_errors: &[],
             before: None,
@@ -706,7 +706,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_was_never_active_has_only_unknown_conditions() {
-        let never = Entry {
+        let never = CatalogueEntry {
             revision: None,
             ..refusing(KnownReason::ComponentNotFound, "no such file")
         };

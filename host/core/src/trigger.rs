@@ -72,8 +72,8 @@ pub struct Predicate<'a> {
     /// The fields of the primary that the policy writes. A change of them always counts: someone else may have undone
     /// what the policy wrote.
     pub written: &'a [Path],
-    /// The finalizer of the policy, if it has one: the primary is not gone before the policy has cleaned up, so no guest
-    /// can ignore that it is being deleted.
+    /// The finalizer of the policy, if it has one: the primary is not gone before the policy has cleaned up, so no
+    /// guest can ignore that it is being deleted.
     pub finalizer: Option<&'a str>,
 }
 

@@ -34,7 +34,8 @@ impl Key {
     }
 }
 
-/// By policy, then by primary. Most that are compared share the policy, and often the primary, so that no text needs to be read.
+/// By policy, then by primary. Most that are compared share the policy, and often the primary, so that no text needs to
+/// be read.
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
         fn by<T: Ord + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> Ordering {

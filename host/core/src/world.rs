@@ -14,14 +14,14 @@ pub use kubeconfig::KUBECONFIG;
 pub use objects::OBJECTS;
 pub use taints::TAINTS;
 
-use crate::catalogue::guest::Guest;
+use crate::catalogue::guest::GuestFacts;
 use crate::contract::Primary;
 use crate::contract::decide::Input;
 use crate::failure::Failure;
 use crate::inputs::kubeconfigs::Kubeconfigs;
 use crate::inputs::secrets::Secrets;
 use crate::pattern::TemplateData;
-use crate::pattern::template::Names;
+use crate::pattern::template::TemplateNames;
 use crate::plan::desired::{Desired, Fields};
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Policy, ReadRule, Target, WriteRule};
@@ -29,7 +29,7 @@ use crate::reference::ObjectRef;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use transom_api::policy::{PrimarySpec, Verb, WriteGrant};
+use transom_api::policy::{PrimarySpec, WriteGrantSpec, WriteVerb};
 
 /// Every world. The first one that takes the write grants of a policy is the policy's world.
 pub const ALL: &[&dyn World] = &[
@@ -49,7 +49,7 @@ pub trait World: fmt::Debug + Sync {
     fn name(&self) -> &'static str;
 
     /// Whether the write grants of a policy are meant for a guest of this world. They need not be valid.
-    fn takes(&self, grants: &[WriteGrant]) -> bool;
+    fn takes(&self, grants: &[WriteGrantSpec]) -> bool;
 
     /// Checks one write grant.
     ///
@@ -61,8 +61,8 @@ pub trait World: fmt::Debug + Sync {
     /// nothing. Where no object is named, the target is the primary.
     fn requires(&self) -> bool;
 
-    /// The fields of the primary that a policy owns, with nothing wanted: how they are when all is taken back. None when a
-    /// guest of this world only makes objects.
+    /// The fields of the primary that a policy owns, with nothing wanted: how they are when all is taken back. None
+    /// when a guest of this world only makes objects.
     fn nothing(&self, _policy: &Policy, _primary: &ObjectRef) -> Vec<Fields> {
         Vec::new()
     }
@@ -92,15 +92,15 @@ pub struct Granted<'a> {
     /// Path of the grant: `spec.grant.write[0]`.
     pub field: &'a str,
     /// The grant.
-    pub grant: &'a WriteGrant,
+    pub grant: &'a WriteGrantSpec,
     /// All write grants of the policy.
-    pub grants: &'a [WriteGrant],
+    pub grants: &'a [WriteGrantSpec],
     /// The primary of the policy.
     pub primary: &'a PrimarySpec,
     /// What the policy may read.
     pub reads: &'a [ReadRule],
     /// The named templates of the policy.
-    pub names: &'a Names,
+    pub names: &'a TemplateNames,
 }
 
 impl Granted<'_> {
@@ -141,7 +141,7 @@ impl Granted<'_> {
                 return Err(PolicyError::new(format!("{field}.{name}"), why));
             }
         }
-        match grant.verbs == [Verb::Patch] {
+        match grant.verbs == [WriteVerb::Patch] {
             true => Ok(()),
             false => Err(PolicyError::new(
                 format!("{field}.verbs"),
@@ -177,7 +177,7 @@ pub struct Lowering<'a> {
     /// The policy.
     pub policy: &'a Policy,
     /// The guest that answered.
-    pub guest: &'a Guest,
+    pub guest: &'a GuestFacts,
     /// The values for the templates of the grant.
     pub data: TemplateData<'a>,
     /// The primary as the guest saw it.

@@ -12,7 +12,7 @@ use transom_core::contract::taints::MANAGED_CLUSTER;
 use transom_core::inputs;
 use transom_core::managed_cluster;
 use transom_core::object::Object;
-use transom_core::pattern::template::Names;
+use transom_core::pattern::template::TemplateNames;
 use transom_core::pattern::{Pattern, TemplateData};
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::desired::{Desired, Elements, Field, Fields};
@@ -217,7 +217,7 @@ proptest! {
         let object = Object { reference, version: String::new(), body };
         let agent = AgentFacts::new(&values[3], Some("hub"));
         let data = TemplateData { object: &object, agent: &agent };
-        if let Ok(pattern) = Pattern::parse(&format!("k-{{{text}}}"), &Names::new()) {
+        if let Ok(pattern) = Pattern::parse(&format!("k-{{{text}}}"), &TemplateNames::new()) {
             let shown = pattern.shown(&data);
             let name = shown.strip_prefix("k-").unwrap_or_default();
             prop_assert_eq!(pattern.matches(&shown, &data), dns::is_subdomain(name) || name == values[2] && text.trim() == "primary.name");
@@ -228,7 +228,7 @@ proptest! {
     #[test]
     fn patterns_accept_any_text_without_panic(text in "[a*{}.primarynm]{0,20}", name in "[a-z.-]{0,20}") {
         let primary = ObjectRef::local("v1", "X", Some("ns"), "demo");
-        if let Ok(pattern) = Pattern::parse(&text, &Names::new()) {
+        if let Ok(pattern) = Pattern::parse(&text, &TemplateNames::new()) {
             prop_assert_eq!(pattern.to_string(), text);
             if let Some(stars) = pattern.captures(&name, &primary) {
                 prop_assert_eq!(pattern.fill(&stars, &primary), Some(name));

@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use transom_core::contract::AgentFacts;
 use transom_core::contract::decide::Requirement;
-use transom_core::contract::objects::{self, Apply, Objects};
-use transom_core::contract::taints::{Decision, Effect, Wanted};
+use transom_core::contract::objects::{self, Apply, ObjectsAnswer};
+use transom_core::contract::taints::{Decision, Effect, WantedTaint};
 use transom_core::digest::Digest;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership, OwnershipIndex, Rivals};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention, Contentions};
-use transom_core::plan::desired::{Content, Desired, Hole, Whole};
-use transom_core::plan::prune::{self, Candidate, Undesired};
+use transom_core::plan::desired::{Desired, KeyContent, UnseenBytes, Whole};
+use transom_core::plan::prune::{self, PruneCandidate, Undesired};
 use transom_core::plan::{self, Claimed, Other, Plan, Step, TimeAdded, Wanting};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::Rounds;
-use transom_core::stamp::{Source, Stamp};
+use transom_core::stamp::{MadeFor, Stamp};
 use transom_core::time;
 use transom_core::work::Key;
 
@@ -218,7 +218,7 @@ fn secrets() {
         let agent = AgentFacts::new("local-cluster", None);
         let stamp = Stamp {
             policy: "external-managed-kubeconfig".to_owned(),
-            source: Source {
+            source: MadeFor {
                 reference: hosted("demo"),
                 uid: "uid-demo".to_owned(),
             },
@@ -244,7 +244,7 @@ fn secrets() {
             time_added: TimeAdded::SetByCluster,
             now_seconds: NOW,
         };
-        let document = Content::Hole(Box::new(Document {
+        let document = KeyContent::Hole(Box::new(Document {
             content: content.to_owned(),
             credential: credential.to_owned(),
         }));
@@ -289,7 +289,7 @@ impl Document {
     }
 }
 
-impl Hole for Document {
+impl UnseenBytes for Document {
     fn bytes(&self) -> &[u8] {
         self.content.as_bytes()
     }
@@ -330,7 +330,7 @@ fn readable(mut plan: Value) -> Value {
 #[test]
 fn taints() {
     check_area("taints", |given| {
-        let wanted: Vec<Wanted> = given["wanted"]
+        let wanted: Vec<WantedTaint> = given["wanted"]
             .as_array()
             .unwrap()
             .iter()
@@ -365,16 +365,16 @@ fn tainting(owned: &Value) -> Policy {
     check::policy(manifest::parse(&whole).unwrap()).unwrap()
 }
 
-fn wanted_taint(given: &Value) -> Wanted {
-    Wanted {
+fn wanted_taint(given: &Value) -> WantedTaint {
+    WantedTaint {
         key: text(given, "key").to_owned(),
         value: given["value"].as_str().unwrap_or_default().to_owned(),
         effect: Effect::parse(text(given, "effect")).unwrap(),
     }
 }
 
-/// Fields of the ManagedCluster `c1` and of objects that others made, which are `there`. The guest names each of these that
-/// it wants as a target, but for the `hidden` ones.
+/// Fields of the ManagedCluster `c1` and of objects that others made, which are `there`. The guest names each of these
+/// that it wants as a target, but for the `hidden` ones.
 #[test]
 fn fields() {
     check_area("fields", |given| {
@@ -402,8 +402,8 @@ fn fields() {
             apply.push(Apply {
                 object: object(&want).reference,
                 ownership: match want["ownership"].as_str() {
-                    Some("whole") => objects::Ownership::Whole,
-                    _ => objects::Ownership::Fields,
+                    Some("whole") => objects::ObjectOwnership::Whole,
+                    _ => objects::ObjectOwnership::Fields,
                 },
                 content: want["content"].to_string(),
                 holes: Vec::new(),
@@ -435,9 +435,9 @@ fn fields() {
             object,
         });
         let others: Vec<Other> = others.collect();
-        let answer = Objects {
+        let answer = ObjectsAnswer {
             apply,
-            ..Objects::default()
+            ..ObjectsAnswer::default()
         };
         let contentions = &Contentions::default();
         let key = Key::new(&policy.name, &primary.reference);
@@ -493,12 +493,12 @@ fn prunes() {
             let object = object(body);
             let mut kept_by = prune::dependents(&policy, &key("demo"), &object.reference);
             kept_by.retain(|keeper| present.contains(&keeper.name));
-            Candidate {
+            PruneCandidate {
                 object: object.into(),
                 kept_by,
             }
         };
-        let candidates: Vec<Candidate> = given["outputs"]
+        let candidates: Vec<PruneCandidate> = given["outputs"]
             .as_array()
             .unwrap()
             .iter()

@@ -1,9 +1,9 @@
-//! The generations of the contract that are served side by side, and which of them a component is of. `wit/README.md` says
-//! how another one is added.
+//! The generations of the contract that are served side by side, and which of them a component is of. `wit/README.md`
+//! says how another one is added.
 //!
-//! A function is found by name in the version of its generation, and its types are compared when a component is loaded. So an
-//! interface that a generation takes over unchanged has the types and conversions of the one before; only what it changes
-//! is in the file of the generation.
+//! A function is found by name in the version of its generation, and its types are compared when a component is loaded.
+//! So an interface that a generation takes over unchanged has the types and conversions of the one before; only what it
+//! changes is in the file of the generation.
 
 #[macro_use]
 mod forms;
@@ -11,9 +11,9 @@ pub(crate) mod v0_1;
 mod v0_2;
 
 use crate::call::CallState;
-use crate::case::Given;
+use crate::case::GivenCase;
 use crate::guest::{Decided, Find, Guest, Question};
-use crate::limits::{Limits, printable};
+use crate::limits::{CallLimits, printable};
 use crate::load::Exports;
 use crate::run::Call;
 use serde_json::Value;
@@ -21,7 +21,7 @@ use std::any::Any;
 use std::sync::Arc;
 use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::description::{Read, Role};
-use transom_core::contract::{Context, Primary, Refusal, Timed};
+use transom_core::contract::{Context, GuestRefusal, Primary, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{Answer, World};
 use v0_1::{About, log, panic, trigger};
@@ -116,8 +116,8 @@ fn version_of<'a>(name: &'a str, interface: &str) -> Option<&'a str> {
     named.strip_prefix(interface)?.strip_prefix('@')
 }
 
-/// The generation of a component: that of the interface `guest`, which every guest exports; the newest for one that is no
-/// guest, so that it is told what is missing.
+/// The generation of a component: that of the interface `guest`, which every guest exports; the newest for one that is
+/// no guest, so that it is told what is missing.
 ///
 /// # Errors
 /// When its generation is not served.
@@ -197,11 +197,11 @@ pub(crate) trait Decide: Any + Send + Sync {
     fn require(
         &self,
         guest: &Guest,
-        _limits: &Limits,
+        _limits: &CallLimits,
         _context: &Context,
         _primary: &Primary,
         _found: &[Input],
-    ) -> Call<Result<Requirement, Refusal>> {
+    ) -> Call<Result<Requirement, GuestRefusal>> {
         guest.wrong_world()
     }
 
@@ -212,12 +212,12 @@ pub(crate) trait Decide: Any + Send + Sync {
     fn decide(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure>;
 
     /// Asks the one question of a case of the guest; the error says what is wrong with the case.
-    fn ask(&self, guest: &Guest, _given: &mut Given) -> Result<Call<Value>, String> {
+    fn ask(&self, guest: &Guest, _given: &mut GivenCase) -> Result<Call<Value>, String> {
         Err(format!(
             "guests of the world `{}` have no cases of their own; give their policy cases",
             guest.role().name()
@@ -226,7 +226,7 @@ pub(crate) trait Decide: Any + Send + Sync {
 }
 
 /// Hides the type of an answer.
-fn decided<A: Answer + 'static>(answer: Result<Timed<A>, Refusal>) -> Decided {
+fn decided<A: Answer + 'static>(answer: Result<Timed<A>, GuestRefusal>) -> Decided {
     answer.map(|timed| Timed {
         answer: Box::new(timed.answer) as Box<dyn Answer>,
         ask_again_at: timed.ask_again_at,

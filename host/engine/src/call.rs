@@ -4,13 +4,13 @@
 use crate::bindings::v0_1::{log, panic};
 use crate::config::{CORE_INSTANCES, LARGEST_MEMORY};
 use crate::failure::CallFailure;
-use crate::limits::{Limits, LogLevel, LogLine, Receipt, printable};
+use crate::limits::{CallLimits, LogLevel, LogLine, Receipt, printable};
 use crate::time::Time;
 use wasmtime::ResourceLimiter;
 
 /// The data of one store.
 pub(crate) struct CallState {
-    limits: Limits,
+    limits: CallLimits,
     pub(crate) receipt: Receipt,
     pub(crate) time: Time,
     /// The guest's panic message.
@@ -18,7 +18,7 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(limits: Limits, receipt: Receipt) -> Self {
+    pub(crate) fn new(limits: CallLimits, receipt: Receipt) -> Self {
         Self {
             limits,
             receipt,

@@ -1,8 +1,8 @@
-//! Puts the one question of a guest's case to the guest, in the names of `wit/`. Its arguments are cut to the fields that
-//! the guest declares, as production does; inputs in another form than `object` stay whole.
+//! Puts the one question of a guest's case to the guest, in the names of `wit/`. Its arguments are cut to the fields
+//! that the guest declares, as production does; inputs in another form than `object` stay whole.
 
 use crate::guest::Guest;
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::load::Exports;
 use crate::run::Call;
 use serde::Serialize;
@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_core::contract::decide::{Input, InputValue, Need};
-use transom_core::contract::{Context, Primary, Refusal, Timed};
+use transom_core::contract::{Context, GuestRefusal, Primary, Timed};
 use transom_core::projection::Declared;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::MAX_ROUNDS;
 
 /// What a case gives, word by word.
-pub(crate) struct Given(Map<String, Value>);
+pub(crate) struct GivenCase(Map<String, Value>);
 
 impl Guest {
     /// Asks the one question of a case; the answer leaves out no field.
@@ -28,10 +28,10 @@ impl Guest {
         let Value::Object(given) = given else {
             return Err("failed to read `given.yaml`: not a map".to_owned());
         };
-        let mut given = Given(given);
+        let mut given = GivenCase(given);
         let call = match (given.0.remove("validate"), self.exports()) {
             (Some(settings), _) => self
-                .validate(&Limits::default(), &settings.to_string())
+                .validate(&CallLimits::default(), &settings.to_string())
                 .map(|problems| json!(problems)),
             (None, Exports::Trigger(functions)) => functions.ask(self, &mut given)?,
             (None, Exports::Decide(functions)) => functions.ask(self, &mut given)?,
@@ -45,7 +45,7 @@ impl Guest {
 
 const UNKNOWN: &str = "unknown field for this call";
 
-impl Given {
+impl GivenCase {
     /// Takes a word; `None` when it is left out.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, word: &str) -> Result<Option<T>, String> {
         let value = self.0.remove(word).filter(|value| !value.is_null());
@@ -64,8 +64,8 @@ impl Given {
     }
 }
 
-/// Reads a word of a case, and refuses a list in the place of a map: serde would read it as the values of the fields, in
-/// their order. Only in such a place, a map instead of the list has an unknown field.
+/// Reads a word of a case, and refuses a list in the place of a map: serde would read it as the values of the fields,
+/// in their order. Only in such a place, a map instead of the list has an unknown field.
 fn read<T: DeserializeOwned>(word: &str, value: Value) -> Result<T, String> {
     for number in 0.. {
         let mut probe = value.clone();
@@ -148,7 +148,7 @@ pub(crate) fn inputs(
     let mut needs: BTreeMap<String, Need> = BTreeMap::new();
     let mut found = Vec::new();
     for _ in 0..MAX_ROUNDS {
-        let call = guest.require(&Limits::default(), context, primary, &found);
+        let call = guest.require(&CallLimits::default(), context, primary, &found);
         let required = call
             .result
             .map_err(|failure| format!("failed to call `require` of the component: {failure}"))?;
@@ -191,7 +191,7 @@ fn cut(guest: &Guest, input: &Input, needs: &BTreeMap<String, Need>) -> Result<I
 }
 
 /// `ok` or `err`.
-pub(crate) fn outcome<T>(answer: &Result<T, Refusal>, say: impl FnOnce(&T) -> Value) -> Value {
+pub(crate) fn outcome<T>(answer: &Result<T, GuestRefusal>, say: impl FnOnce(&T) -> Value) -> Value {
     match answer {
         Ok(answer) => json!({ "ok": say(answer) }),
         Err(refusal) => json!({ "err": refusal }),

@@ -3,7 +3,7 @@
 //! function may hold only so many of them.
 
 use crate::compiled;
-use crate::compiler::{self, Allowed, Compiler};
+use crate::compiler::{self, CompileLimits, Compiler};
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
@@ -152,7 +152,7 @@ impl Inner {
         &self,
         bytes: &[u8],
         digest: &str,
-        allowed: Option<Allowed>,
+        allowed: Option<CompileLimits>,
     ) -> Result<Component, LoadError> {
         is_component(bytes)?;
         vet(bytes)?;

@@ -35,9 +35,9 @@ fn checksum(digest: &str, code: &[u8]) -> Vec<u8> {
 }
 
 /// A folder of compiled code.
-pub(crate) struct Cache(PrivateFolder);
+pub(crate) struct CodeCache(PrivateFolder);
 
-impl Cache {
+impl CodeCache {
     /// The cache in a folder; `None` when it cannot be used or other users have access.
     pub(crate) fn open(folder: &Path) -> Option<Self> {
         PrivateFolder::open(folder).ok().map(Self)

@@ -16,7 +16,7 @@ use std::{fs, thread};
 /// The most bytes that one compilation takes, besides the program itself.
 pub const COMPILATION_BYTES: u64 = 96 << 20;
 /// The limits of a compilation that others wait for; some six times what a guest written in Rust takes.
-pub(crate) const HASTY: Allowed = Allowed {
+pub(crate) const HASTY: CompileLimits = CompileLimits {
     bytes: 32 << 20,
     seconds: 2,
 };
@@ -40,7 +40,7 @@ pub struct Compiler {
 
 /// The limits of a compilation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allowed {
+pub(crate) struct CompileLimits {
     bytes: u64,
     seconds: u64,
 }
@@ -53,8 +53,8 @@ const REFUSED: u8 = 1;
 
 impl Compiler {
     /// The limits of a compilation that blocks no other work.
-    pub(crate) fn patient(&self) -> Allowed {
-        Allowed {
+    pub(crate) fn patient(&self) -> CompileLimits {
+        CompileLimits {
             bytes: COMPILATION_BYTES,
             seconds: self.seconds,
         }
@@ -65,7 +65,7 @@ impl Compiler {
         &self,
         bytes: &[u8],
         allocation: Allocation,
-        allowed: Allowed,
+        allowed: CompileLimits,
     ) -> Result<Vec<u8>, LoadError> {
         let failed = |error: io::Error| LoadError::Compiler(error.to_string());
         let mut command = Command::new(&self.program);
@@ -118,7 +118,7 @@ fn tell(stdin: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Waits for the end of a compiler, or kills it when it exceeds a limit.
-fn watch(child: &mut Child, allowed: Allowed) -> io::Result<Result<(), LoadError>> {
+fn watch(child: &mut Child, allowed: CompileLimits) -> io::Result<Result<(), LoadError>> {
     let process = PathBuf::from(format!("/proc/{}", child.id()));
     while child.try_wait()?.is_none() {
         let (memory, seconds) = (anonymous_bytes(&process), seconds(&process));

@@ -70,8 +70,8 @@ fn check_read(read: &Read, role: Role) -> Result<(), LoadError> {
     }
 }
 
-/// Checks the size and the letters of what it asks a policy to grant. Whether a policy can grant it is for the policy to
-/// say.
+/// Checks the size and the letters of what it asks a policy to grant. Whether a policy can grant it is for the policy
+/// to say.
 fn grant(grant: &SuggestedGrant) -> Result<(), LoadError> {
     label_terms("labels of the primaries", &grant.primary_labels)?;
     at_most("templates", grant.names.len(), MAX_GRANTS)?;

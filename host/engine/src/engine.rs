@@ -4,12 +4,12 @@
 use crate::bindings;
 use crate::call::CallState;
 use crate::compile::Compiled;
-use crate::compiled::Cache;
+use crate::compiled::CodeCache;
 use crate::compiler::Compiler;
 use crate::config::config;
 use crate::failure::{EngineError, LoadError};
-use crate::gate::Gate;
-use crate::limits::Limits;
+use crate::gate::CallGate;
+use crate::limits::CallLimits;
 use crate::self_check::HOSTILE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub struct EngineOptions {
     /// Bytes of stack for one call, an eighth of a usual thread's.
     pub stack_bytes: usize,
     /// The most that the limits of a call can allow.
-    pub limits: Limits,
+    pub limits: CallLimits,
     /// The most bytes of a component.
     pub max_component_bytes: u64,
     /// The most bytes of code of all components that guests use at a time, without trusted ones.
@@ -51,13 +51,13 @@ impl Default for EngineOptions {
             allocate: Allocate::PoolIfPossible,
             ticker: Ticker::EveryMillisecond,
             stack_bytes: 256 << 10,
-            limits: Limits {
+            limits: CallLimits {
                 time_ms: u64::MAX,
                 argument_bytes: u64::MAX,
                 answer_bytes: u64::MAX,
                 log_lines: u64::MAX,
                 host_calls: u64::MAX,
-                ..Limits::LARGEST
+                ..CallLimits::LARGEST
             },
             max_component_bytes: 8 << 20,
             max_code_bytes: 64 << 20,
@@ -84,8 +84,8 @@ pub enum Ticker {
     EveryMillisecond,
     /// [`Engine::tick`], which counts as a millisecond of every call; for tests that prove which limit fired.
     Manual,
-    /// [`Engine::tick`], at which the processor time of a call is looked at; for tests of a machine that is so busy that
-    /// much time passes in which a call gets none.
+    /// [`Engine::tick`], at which the processor time of a call is looked at; for tests of a machine that is so busy
+    /// that much time passes in which a call gets none.
     ManualOfProcessor,
 }
 
@@ -122,7 +122,7 @@ pub struct Engine {
 
 pub(crate) struct Inner {
     pub(crate) wasm: wasmtime::Engine,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) gate: Arc<CallGate>,
     pub(crate) options: EngineOptions,
     pub(crate) allocation: Allocation,
     pub(crate) without_log: Linker<CallState>,
@@ -138,7 +138,7 @@ pub(crate) struct Inner {
     pub(crate) compiling_hastily: Mutex<()>,
     pub(crate) compilations: AtomicU64,
     /// Code that earlier engines kept on disk.
-    pub(crate) cache: Option<Cache>,
+    pub(crate) cache: Option<CodeCache>,
 }
 
 impl Engine {
@@ -177,11 +177,11 @@ impl Engine {
         bindings::offer_panic(&mut without_log).map_err(setup)?;
         let mut with_log = without_log.clone();
         bindings::offer_log(&mut with_log).map_err(setup)?;
-        let gate = Arc::new(Gate::new(
+        let gate = Arc::new(CallGate::new(
             usize::try_from(options.concurrency).unwrap_or(usize::MAX),
         ));
         let ticker = options.ticker;
-        let cache = options.code_cache.as_deref().and_then(Cache::open);
+        let cache = options.code_cache.as_deref().and_then(CodeCache::open);
         let inner = Arc::new(Inner {
             wasm,
             gate,
@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// The most that the limits of a call can allow.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &CallLimits {
         &self.inner.options.limits
     }
 

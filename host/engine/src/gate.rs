@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use transom_core::share::lock::MutexExt as _;
 
 /// Free places and the time in ticks.
-pub(crate) struct Gate {
+pub(crate) struct CallGate {
     state: Mutex<State>,
     changed: Condvar,
     /// Wakes the ticker.
@@ -22,9 +22,9 @@ struct State {
 }
 
 /// One place; given back when dropped.
-pub(crate) struct Permit<'a>(&'a Gate);
+pub(crate) struct CallPermit<'a>(&'a CallGate);
 
-impl Gate {
+impl CallGate {
     pub(crate) fn new(places: usize) -> Self {
         let state = State {
             free: places,
@@ -42,7 +42,7 @@ impl Gate {
     }
 
     /// Waits for a place for at most so many ticks.
-    pub(crate) fn enter(&self, ticks: u64) -> Option<Permit<'_>> {
+    pub(crate) fn enter(&self, ticks: u64) -> Option<CallPermit<'_>> {
         let mut state = self.state.locked();
         let deadline = state.now.saturating_add(ticks);
         while state.free == 0 {
@@ -61,7 +61,7 @@ impl Gate {
         if state.resting {
             self.called.notify_one();
         }
-        Some(Permit(self))
+        Some(CallPermit(self))
     }
 
     /// For the ticker: waits until a call is inside, whose time must be counted; false when the gate is closed.
@@ -99,7 +99,7 @@ impl Gate {
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.locked();
         state.free += 1;
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_full_gate_refuses_when_no_tick_is_left() {
-        let gate = Gate::new(1);
+        let gate = CallGate::new(1);
         let first = gate.enter(0);
         assert!(first.is_some());
         assert!(gate.enter(0).is_none());
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_waiter_enters_when_a_place_is_free() {
-        let gate = Gate::new(1);
+        let gate = CallGate::new(1);
         let first = gate.enter(0);
         std::thread::scope(|scope| {
             let second = scope.spawn(|| gate.enter(1).is_some());
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn ticks_pause_while_the_gate_is_empty() {
-        let gate = Gate::new(1);
+        let gate = CallGate::new(1);
         std::thread::scope(|scope| {
             let called = scope.spawn(|| gate.called());
             while !gate.state.locked().resting {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_waiter_gives_up_with_the_last_tick() {
-        let gate = Gate::new(1);
+        let gate = CallGate::new(1);
         let _first = gate.enter(0);
         std::thread::scope(|scope| {
             let second = scope.spawn(|| gate.enter(2).is_none());

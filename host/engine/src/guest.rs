@@ -4,7 +4,7 @@ use crate::bindings::Decide;
 use crate::bindings::v0_1::About;
 use crate::call::CallState;
 use crate::failure::CallFailure;
-use crate::limits::{Limits, Receipt};
+use crate::limits::{CallLimits, Receipt};
 use crate::load::Exports;
 use crate::measure::{Lift, Lower};
 use crate::run::{Call, Runnable};
@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use transom_core::catalogue::guest::Guest as Described;
+use transom_core::catalogue::guest::GuestFacts as Described;
 use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::description::{Description, Role};
-use transom_core::contract::{Context, Primary, Problem, Refusal, Timed};
+use transom_core::contract::{Context, GuestRefusal, Primary, Problem, Timed};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::world::Answer;
@@ -41,7 +41,7 @@ pub struct Question<'a> {
 }
 
 /// What a guest of any world decides.
-pub type Decided = Result<Timed<Box<dyn Answer>>, Refusal>;
+pub type Decided = Result<Timed<Box<dyn Answer>>, GuestRefusal>;
 
 /// A loaded guest. Cheap to clone; many threads can call it at once.
 ///
@@ -49,10 +49,10 @@ pub type Decided = Result<Timed<Box<dyn Answer>>, Refusal>;
 /// answer is there or a limit fires. A question of another world gives [`CallFailure::WrongWorld`].
 #[derive(Clone)]
 pub struct Guest {
-    loaded: Arc<Loaded>,
+    loaded: Arc<LoadedGuest>,
 }
 
-pub(crate) struct Loaded {
+pub(crate) struct LoadedGuest {
     pub(crate) code: Runnable,
     pub(crate) about: About,
     pub(crate) exports: Exports,
@@ -61,8 +61,8 @@ pub(crate) struct Loaded {
     pub(crate) words: BTreeSet<String>,
 }
 
-impl From<Arc<Loaded>> for Guest {
-    fn from(loaded: Arc<Loaded>) -> Self {
+impl From<Arc<LoadedGuest>> for Guest {
+    fn from(loaded: Arc<LoadedGuest>) -> Self {
         Self { loaded }
     }
 }
@@ -89,7 +89,7 @@ impl Guest {
     }
 
     /// Asks it to check settings, one JSON object; no problem means that it accepts them.
-    pub fn validate(&self, limits: &Limits, settings: &str) -> Call<Vec<Problem>> {
+    pub fn validate(&self, limits: &CallLimits, settings: &str) -> Call<Vec<Problem>> {
         let settings = |lower: &mut Lower| (lower.text(settings),);
         let About { validate, .. } = &self.loaded.about;
         self.call(limits, validate, settings, Lift::objections)
@@ -98,11 +98,11 @@ impl Guest {
     /// Asks what the guest needs and which object it wants to write, in a world that asks.
     pub fn require(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
         found: &[Input],
-    ) -> Call<Result<Requirement, Refusal>> {
+    ) -> Call<Result<Requirement, GuestRefusal>> {
         match &self.loaded.exports {
             Exports::Trigger(_) => self.wrong_world(),
             Exports::Decide(functions) => functions.require(self, limits, context, primary, found),
@@ -115,7 +115,7 @@ impl Guest {
     /// Before any call, when the primary cannot be shown to a guest of this world.
     pub fn decide(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure> {
         match &self.loaded.exports {
@@ -148,7 +148,7 @@ impl Guest {
     /// Calls a function of the guest: makes the arguments, asks, converts the answer.
     pub(crate) fn call<'d, P, R, T>(
         &'d self,
-        limits: &Limits,
+        limits: &CallLimits,
         function: &Function<P, R>,
         lower: impl FnOnce(&mut Lower) -> P,
         lift: impl FnOnce(&mut Lift<'d>, R) -> T,
@@ -157,7 +157,7 @@ impl Guest {
         P: ComponentNamedList + component::Lower,
         R: component::Lift,
     {
-        let Loaded { code, words, .. } = &*self.loaded;
+        let LoadedGuest { code, words, .. } = &*self.loaded;
         let ask =
             |store: &mut _, instance: &_, arguments| function.call(store, instance, arguments);
         code.call(limits, Some(words), lower, ask, lift)

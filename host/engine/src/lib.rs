@@ -30,7 +30,7 @@ pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
 pub use guest::{Decided, Guest, Question};
 pub use imports::{Capabilities, Capability};
-pub use limits::{LINE_CHARS, Limits, LogLevel, LogLine, Receipt};
+pub use limits::{CallLimits, LINE_CHARS, LogLevel, LogLine, Receipt};
 pub use load::Inspection;
 pub use private::PrivateFolder;
 #[cfg(feature = "recorder")]

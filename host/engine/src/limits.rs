@@ -2,7 +2,7 @@
 //! stops a guest that exceeds it with its own [`CallFailure`](crate::CallFailure).
 
 use transom_core::policy::budget::Budgeted;
-pub use transom_core::policy::budget::Limits;
+pub use transom_core::policy::budget::CallLimits;
 use transom_core::redact::visible::visible;
 
 /// What a call used of each budget. All but `micros` is the same for the same call on any engine.
@@ -33,7 +33,7 @@ pub struct Receipt {
 
 impl Receipt {
     /// What was used of a budget, and the budget, in the same unit.
-    pub fn used(&self, what: Budgeted, limits: &Limits) -> (u64, u64) {
+    pub fn used(&self, what: Budgeted, limits: &CallLimits) -> (u64, u64) {
         let used = match what {
             Budgeted::TimeMilliseconds => {
                 return (self.micros, limits.time_ms.saturating_mul(1_000));
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn the_guest_author_page_names_the_limits() {
         let page = include_str!("../../../guest/README.md");
-        let limits = Limits::default();
+        let limits = CallLimits::default();
         for (limit, most) in [
             ("milliseconds of one call", limits.time_ms),
             ("bytes of memory", limits.memory_bytes),

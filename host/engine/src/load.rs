@@ -6,9 +6,9 @@ use crate::bindings::{Decide, locate, roles};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
-use crate::guest::{Guest, Loaded};
+use crate::guest::{Guest, LoadedGuest};
 use crate::imports::{Capabilities, Capability, denied, imports, needs};
-use crate::limits::{Limits, printable};
+use crate::limits::{CallLimits, printable};
 use crate::measure::Lift;
 use crate::run::Runnable;
 use crate::travelling::travelling_cases;
@@ -55,7 +55,7 @@ impl Engine {
         let (about, exports) = located.map_err(|missing| mismatch(&code, role, &missing))?;
         let description = describe(&code, &about, &exports, role)?;
         let words = crate::description::check(&description, role)?;
-        Ok(Guest::from(Arc::new(Loaded {
+        Ok(Guest::from(Arc::new(LoadedGuest {
             code,
             about,
             exports,
@@ -97,7 +97,8 @@ impl Engine {
         })
     }
 
-    /// Reads what a component is from its bytes, without a policy's grant; runs it only to ask for its self-description.
+    /// Reads what a component is from its bytes, without a policy's grant; runs it only to ask for its
+    /// self-description.
     ///
     /// # Errors
     /// When the bytes are too many, or not a component that can be compiled.
@@ -173,7 +174,7 @@ fn describe(
         about.describe.call(store, instance, ())
     };
     let described = code
-        .call(&Limits::default(), None, |_| (), ask, Lift::description)
+        .call(&CallLimits::default(), None, |_| (), ask, Lift::description)
         .result;
     match mismatched {
         Some(mismatch) => Err(mismatch),

@@ -5,7 +5,7 @@ use crate::call::CallState;
 use crate::compile::Compiled;
 use crate::engine::{Inner, Ticker};
 use crate::failure::CallFailure;
-use crate::limits::{Limits, Receipt, printable};
+use crate::limits::{CallLimits, Receipt, printable};
 use crate::measure::{Lift, Lower};
 use crate::time;
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ impl Runnable {
     /// give.
     pub(crate) fn call<'d, A, R, T>(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         declared: Option<&'d BTreeSet<String>>,
         lower: impl FnOnce(&mut Lower) -> A,
         ask: impl FnOnce(&mut Store<CallState>, &Instance, A) -> wasmtime::Result<R>,
@@ -81,7 +81,7 @@ impl Runnable {
     /// Runs the guest in an instance of its own.
     fn run<R>(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         receipt: &mut Receipt,
         ask: impl FnOnce(&mut Store<CallState>, &Instance) -> wasmtime::Result<R>,
     ) -> Result<R, CallFailure> {
@@ -131,7 +131,7 @@ const PATIENCE: u64 = 40;
 
 /// Converts an answer, measures it, and checks what a type cannot express.
 fn take<'d, T>(
-    limits: &Limits,
+    limits: &CallLimits,
     receipt: &mut Receipt,
     declared: Option<&'d BTreeSet<String>>,
     lift: impl FnOnce(&mut Lift<'d>) -> T,
@@ -162,7 +162,7 @@ type Other = fn(String) -> CallFailure;
 /// Which limit fired, from wasmtime's error and the guest's panic message; `other` where none did.
 fn classify(
     error: &wasmtime::Error,
-    limits: &Limits,
+    limits: &CallLimits,
     panicked: Option<&str>,
     other: Other,
 ) -> CallFailure {

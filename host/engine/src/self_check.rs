@@ -1,11 +1,11 @@
-//! The self-check: a small hostile guest, part of this program, runs against every limit of a call before any other guest
-//! does. Where a limit does not stop it, no guest is safe to run.
+//! The self-check: a small hostile guest, part of this program, runs against every limit of a call before any other
+//! guest does. Where a limit does not stop it, no guest is safe to run.
 
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
 use crate::guest::Guest;
 use crate::imports::{Capabilities, Capability};
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use transom_core::contract::description::Role;
 use transom_core::world::TAINTS;
 
@@ -35,7 +35,7 @@ const PATIENT_MS: u64 = 10_000;
 struct Probe {
     limit: &'static str,
     letter: &'static str,
-    limits: fn(&mut Limits, &Limits),
+    limits: fn(&mut CallLimits, &CallLimits),
     fires: fn(&CallFailure) -> bool,
 }
 
@@ -99,7 +99,7 @@ const PROBES: [Probe; 9] = [
 
 impl Engine {
     /// Limits that the guest of the check exceeds, each by far.
-    pub const STRICT: Limits = Limits {
+    pub const STRICT: CallLimits = CallLimits {
         time_ms: 1,
         memory_bytes: 128 << 10,
         table_elements: 10,
@@ -110,12 +110,12 @@ impl Engine {
         host_calls: 0,
     };
 
-    /// Runs the hostile guest against every limit, one at a time at its strict value: [`Engine::STRICT`], or more for a test
-    /// of the check itself. Takes some milliseconds.
+    /// Runs the hostile guest against every limit, one at a time at its strict value: [`Engine::STRICT`], or more for a
+    /// test of the check itself. Takes some milliseconds.
     ///
     /// # Errors
     /// The first limit that does not stop it.
-    pub fn self_check(&self, strict: &Limits) -> Result<(), SelfCheckError> {
+    pub fn self_check(&self, strict: &CallLimits) -> Result<(), SelfCheckError> {
         let log = Capabilities::of([Capability::Log]);
         let loaded = self.load(HOSTILE, Role::Decide(TAINTS), &log);
         let guest = loaded.map_err(SelfCheckError::Unloaded)?;
@@ -128,11 +128,11 @@ impl Probe {
     fn check(
         &self,
         guest: &Guest,
-        allowed: &Limits,
-        strict: &Limits,
+        allowed: &CallLimits,
+        strict: &CallLimits,
     ) -> Result<(), SelfCheckError> {
         // On a busy machine another limit may need longer than a call may take.
-        let mut limits = Limits {
+        let mut limits = CallLimits {
             time_ms: PATIENT_MS,
             ..allowed.clone()
         };
@@ -169,7 +169,7 @@ mod tests {
             assert_eq!(engine(options).self_check(&Engine::STRICT), Ok(()));
         }
         // Also under an agent that allows next to nothing.
-        let limits = Limits {
+        let limits = CallLimits {
             time_ms: 100,
             memory_bytes: 128 << 10,
             table_elements: 5,
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_limit_that_does_not_stop_the_guest_is_named() {
         let engine = engine(EngineOptions::default());
-        type Loosen = fn(&mut Limits);
+        type Loosen = fn(&mut CallLimits);
         let loosened: [(&str, Loosen); 8] = [
             ("arguments", |limits| limits.argument_bytes = 1_000),
             ("time", |limits| limits.time_ms = 600_000),

@@ -1,5 +1,5 @@
-//! The time of a call is that of the processor: a machine that has much to do fails no guest. What passes otherwise has a
-//! generous ceiling, for a thread that gets no processor at all.
+//! The time of a call is that of the processor: a machine that has much to do fails no guest. What passes otherwise has
+//! a generous ceiling, for a thread that gets no processor at all.
 
 use crate::call::CallState;
 use crate::failure::CallFailure;
@@ -7,8 +7,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 use wasmtime::{Store, UpdateDeadline};
 
-/// Ticks until the first look at the clock of the processor. Most calls have ended by then, and never look: a look costs
-/// as much as a small call. The time of a call counts from its first look.
+/// Ticks until the first look at the clock of the processor. Most calls have ended by then, and never look: a look
+/// costs as much as a small call. The time of a call counts from its first look.
 const FIRST_LOOK: u64 = 2;
 
 /// A call may take so many times its time when its thread gets no processor, and at least so long.
@@ -34,8 +34,8 @@ impl Time {
         }
     }
 
-    /// What a call has used, for its receipt: what passed, or less when its thread had to wait for a processor. Looks at
-    /// the clock of the processor only for a call that was looked at before.
+    /// What a call has used, for its receipt: what passed, or less when its thread had to wait for a processor. Looks
+    /// at the clock of the processor only for a call that was looked at before.
     pub(crate) fn used(&self) -> Duration {
         let passed = self.started.elapsed();
         self.looked.map_or(passed, |(at, before)| {
@@ -45,7 +45,7 @@ impl Time {
     }
 
     /// How many ticks a call may go on until the next look.
-    fn look(&mut self, allowed_ms: u64) -> Result<u64, CallFailure> {
+    fn check(&mut self, allowed_ms: u64) -> Result<u64, CallFailure> {
         let (_, before) = *self
             .looked
             .get_or_insert_with(|| (Instant::now(), processor()));
@@ -63,7 +63,7 @@ pub(crate) fn limit(store: &mut Store<CallState>, allowed_ms: u64, of_processor:
     }
     store.set_epoch_deadline(FIRST_LOOK.min(allowed_ms));
     store.epoch_deadline_callback(move |mut store| {
-        let ticks = store.data_mut().time.look(allowed_ms)?;
+        let ticks = store.data_mut().time.check(allowed_ms)?;
         Ok(UpdateDeadline::Continue(ticks))
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::LoadError;
 use crate::limits::printable;
-use transom_core::cases::{self, Case, SECTION};
+use transom_core::cases::{self, GuestCase, SECTION};
 use wasm_encoder::{ComponentSection as _, CustomSection};
 use wasmparser::{Parser, Payload};
 
@@ -10,7 +10,7 @@ use wasmparser::{Parser, Payload};
 ///
 /// # Errors
 /// When the section cannot be read.
-pub fn travelling_cases(component: &[u8]) -> Result<Vec<Case>, LoadError> {
+pub fn travelling_cases(component: &[u8]) -> Result<Vec<GuestCase>, LoadError> {
     let invalid = |why: String| LoadError::CasesInvalid(printable(&why));
     match section(component).map_err(invalid)? {
         Some(section) => cases::decode(section).map_err(invalid),
@@ -22,7 +22,7 @@ pub fn travelling_cases(component: &[u8]) -> Result<Vec<Case>, LoadError> {
 ///
 /// # Errors
 /// When they are too many or too large, when two have one name, or when it has cases already.
-pub fn with_cases(mut component: Vec<u8>, cases: Vec<Case>) -> Result<Vec<u8>, String> {
+pub fn with_cases(mut component: Vec<u8>, cases: Vec<GuestCase>) -> Result<Vec<u8>, String> {
     if section(&component)?.is_some() {
         return Err("the component has cases already".to_owned());
     }
@@ -66,8 +66,8 @@ mod tests {
     /// An empty component.
     const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
-    fn case() -> Case {
-        Case {
+    fn case() -> GuestCase {
+        GuestCase {
             name: "a".to_owned(),
             given: json!({"validate": {}}),
             expected: json!([]),

@@ -20,7 +20,8 @@ enum Task {
     Demo(demo::Args),
     /// Run a real API server with the CRDs and an example fleet until Ctrl-C; prints its kubeconfig
     Cluster(start::Cluster),
-    /// Prepare kube-apiserver, kube-controller-manager, etcd, kubectl, helm, OCI registries and CRDs for the tests; missing ones are built with Go
+    /// Prepare kube-apiserver, kube-controller-manager, etcd, kubectl, helm, OCI registries and CRDs for the tests;
+    /// missing ones are built with Go
     Servers,
     /// Write the generated files of host/deploy and host/docs
     Deploy,

@@ -20,7 +20,8 @@ const FORMAT: Step = Step {
     run: || cargo(&["fmt", "--all", "--check"]),
 };
 
-/// The steps of `cargo xtask test`, cheapest first. Guests come before the first build, so that nothing is compiled twice.
+/// The steps of `cargo xtask test`, cheapest first. Guests come before the first build, so that nothing is compiled
+/// twice.
 const STEPS: [Step; 6] = [
     FORMAT,
     Step {
@@ -137,8 +138,8 @@ pub(crate) fn test(words: &[&str]) -> Result<Command> {
     Ok(tests)
 }
 
-/// Tells tests where the binary and the servers are, and how many run at a time: most of them wait. The error with which a
-/// test ends says what failed; fifty lines of backtrace after it would push it out of what CI shows.
+/// Tells tests where the binary and the servers are, and how many run at a time: most of them wait. The error with
+/// which a test ends says what failed; fifty lines of backtrace after it would push it out of what CI shows.
 pub(crate) fn environment() -> Result<[(&'static str, OsString); 4]> {
     let binary = workspace::read()?.target.join("debug/transom");
     let cores = thread::available_parallelism().map_or(1, usize::from);

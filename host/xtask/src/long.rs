@@ -72,7 +72,8 @@ pub(crate) struct Soak {
     clusters: Option<usize>,
 }
 
-/// Runs kills, swaps, faults, changes of leader and races in large numbers, one test after the other, and prints their figures.
+/// Runs kills, swaps, faults, changes of leader and races in large numbers, one test after the other, and prints their
+/// figures.
 pub(crate) fn soak(args: &Soak) -> Result<()> {
     let is_wanted = |name: &str| {
         let file = name.split("::").next();

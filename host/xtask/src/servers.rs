@@ -1,6 +1,6 @@
-//! `cargo xtask servers`: the real kube-apiserver, kube-controller-manager, etcd, kubectl, helm, Prometheus, Chromium, registration
-//! controller, agent and operator of OCM, OCI registries with oras and cosign, CRDs and libfaketime for the tests. Builds only what is not
-//! up to date, in the versions that `tests/servers` names.
+//! `cargo xtask servers`: the real kube-apiserver, kube-controller-manager, etcd, kubectl, helm, Prometheus, Chromium,
+//! registration controller, agent and operator of OCM, OCI registries with oras and cosign, CRDs and libfaketime for
+//! the tests. Builds only what is not up to date, in the versions that `tests/servers` names.
 
 mod go;
 mod packages;

@@ -36,8 +36,8 @@ impl Guest {
 }
 
 /// The cargo that runs this program, or the one on the path, without what cargo tells this program of its own package:
-/// build scripts that look at it, such as ring's, would run again after each `cargo build` without xtask, and after them
-/// all that depends on them would be built again.
+/// build scripts that look at it, such as ring's, would run again after each `cargo build` without xtask, and after
+/// them all that depends on them would be built again.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

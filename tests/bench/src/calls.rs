@@ -9,13 +9,13 @@ use crate::way::{Objects, SERVER};
 use anyhow::{Result, anyhow, bail};
 use std::hint::black_box;
 use transom_core::contract::taints::ManagedCluster;
-use transom_core::contract::{Change, Context, Verdict};
+use transom_core::contract::{Change, Context, TriggerVerdict};
 use transom_core::managed_cluster;
 use transom_core::object::Object;
 use transom_core::policy::budget::usage::Usage;
 use transom_core::reference::ObjectRef;
 use transom_core::trigger::{self, Evaluator, LastSeen, Predicate, PredicateResult};
-use transom_engine::Limits;
+use transom_engine::CallLimits;
 
 /// Measures them.
 pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
@@ -24,7 +24,7 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
     let (change, gathered) = (change(scene)?, Objects::of(scene).gather()?);
     let (calm, taints) = (Scene::context(&scene.calm), Scene::context(&scene.taints));
     let asked = Scene::context(&scene.trigger);
-    let limits = Limits::default();
+    let limits = CallLimits::default();
     let compute = |asked: &Asked, context: &Context, cluster: &ManagedCluster| -> Result<()> {
         let answer = asked.guest.compute(&limits, context, cluster).result?;
         answer
@@ -71,11 +71,11 @@ pub(crate) fn measure(scene: &Scene, table: &mut Table) -> Result<()> {
 }
 
 /// Asks the trigger guest about an upgrade.
-fn evaluate(scene: &Scene, limits: &Limits, context: &Context, change: &Change) -> Result<()> {
+fn evaluate(scene: &Scene, limits: &CallLimits, context: &Context, change: &Change) -> Result<()> {
     let guest = &scene.trigger.guest;
     match black_box(guest.evaluate(limits, context, change).result?) {
-        Verdict::Run(_) => Ok(()),
-        Verdict::Ignore => bail!("the trigger guest ignores an upgrade"),
+        TriggerVerdict::Run(_) => Ok(()),
+        TriggerVerdict::Ignore => bail!("the trigger guest ignores an upgrade"),
     }
 }
 

@@ -11,10 +11,10 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use transom_core::document::{Limits, parse_many};
+use transom_core::document::{ParseLimits, parse_many};
 
 /// The maximum cost of a file.
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 256 << 20,
     nodes: 10_000_000,
     depth: 100,

@@ -1,5 +1,5 @@
-//! Loading a component whose compiled code an earlier engine kept on disk, as after a restart, against compiling it; and
-//! one whose code is still in memory, as a rollback does.
+//! Loading a component whose compiled code an earlier engine kept on disk, as after a restart, against compiling it;
+//! and one whose code is still in memory, as a rollback does.
 
 use crate::rounds::median;
 use crate::table::{Figure, Row, Table};

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use std::hint::black_box;
 use std::path::Path;
 use transom_core::inputs;
-use transom_engine::Limits;
+use transom_engine::CallLimits;
 use transom_support::fleet::Fleet;
 
 /// HostedClusters.
@@ -56,7 +56,7 @@ pub(crate) fn measure(
 
 /// All calls for one kubeconfig with the decoding of its source, and the call for the taints of one cluster.
 fn calls(scene: &Scene) -> Result<[Times; 2]> {
-    let limits = Limits::default();
+    let limits = CallLimits::default();
     let (objects, cluster) = (Objects::of(scene), managed(&scene.taints, &scene.managed)?);
     let Asked { guest, described } = &scene.trigger;
     let view =

@@ -8,7 +8,7 @@ use std::path::Path;
 use transom_core::catalogue;
 use transom_core::contract::description::Role;
 use transom_core::contract::{AgentFacts, Context};
-use transom_core::document::{Limits, parse_many};
+use transom_core::document::{ParseLimits, parse_many};
 use transom_core::object::Object;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::{LOCAL, ObjectRef};
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
     /// The compiled guest.
     pub(crate) guest: transom_engine::Guest,
     /// Its description, for decisions.
-    pub(crate) described: catalogue::guest::Guest,
+    pub(crate) described: catalogue::guest::GuestFacts,
 }
 
 /// Everything that guests receive.
@@ -67,7 +67,7 @@ impl Scene {
                 )
             })?;
             let guest = engine.load(&bytes, role, &Capabilities::default())?;
-            let described = catalogue::guest::Guest::load(
+            let described = catalogue::guest::GuestFacts::load(
                 guest.digest(),
                 guest.description().clone(),
                 settings,
@@ -134,7 +134,7 @@ fn policy(text: &str) -> Result<Policy> {
 }
 
 fn objects(text: &str) -> Result<Vec<Object>> {
-    let limits = Limits {
+    let limits = ParseLimits {
         bytes: 1 << 20,
         nodes: 100_000,
         depth: 64,

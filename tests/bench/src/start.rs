@@ -1,4 +1,5 @@
-//! The start of an agent with many policies whose compiled code an earlier start kept: from its process to its readiness.
+//! The start of an agent with many policies whose compiled code an earlier start kept: from its process to its
+//! readiness.
 
 use crate::directory::{many_policies, shown};
 use crate::process::Programs;

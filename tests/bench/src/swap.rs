@@ -1,6 +1,6 @@
-//! The pause of a swap of 10,000 primaries: for how much processor time the agent's memory is locked at once, by whomever,
-//! while another revision takes over. No reconcile of any policy can start meanwhile. 999 of 1,000 locks are held against one
-//! call of its guest; the longest, which the kernel interrupted, is told beside them.
+//! The pause of a swap of 10,000 primaries: for how much processor time the agent's memory is locked at once, by
+//! whomever, while another revision takes over. No reconcile of any policy can start meanwhile. 999 of 1,000 locks are
+//! held against one call of its guest; the longest, which the kernel interrupted, is told beside them.
 
 use crate::calls::managed;
 use crate::directory::{self, shown};
@@ -16,7 +16,7 @@ use std::path::Path;
 use transom_core::metrics::QUEUE;
 use transom_e2e::agent::{ADMIN, Agent};
 use transom_e2e::{http, program};
-use transom_engine::Limits;
+use transom_engine::CallLimits;
 
 /// Swaps that count; the one before them has the room for their results made.
 const SWAPS: usize = 7;
@@ -83,7 +83,7 @@ pub(crate) fn measure(
 
 /// The time of one call of the guest.
 fn call(scene: &Scene) -> Result<Times> {
-    let (limits, context) = (Limits::default(), Scene::context(&scene.taints));
+    let (limits, context) = (CallLimits::default(), Scene::context(&scene.taints));
     let cluster = managed(&scene.taints, &scene.managed)?;
     let [call] = times([&mut || {
         let answer = scene.taints.guest.compute(&limits, &context, &cluster);

@@ -14,12 +14,12 @@ use transom_core::contract::{Primary, Readiness};
 use transom_core::failure::Failure;
 use transom_core::inputs::secrets::Secrets;
 use transom_core::inputs::{self, Found};
-use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
+use transom_core::kubeconfig::{KubeconfigLimits, SourceKubeconfig, Terms};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::reference::ObjectRef;
-use transom_core::requirements::{Next, Rounds};
-use transom_engine::Limits;
+use transom_core::requirements::{NextRound, Rounds};
+use transom_engine::CallLimits;
 
 /// Seconds since 1970 for the validity of certificates.
 const NOW: i64 = 1_795_000_000;
@@ -33,7 +33,7 @@ pub(crate) struct Gathered {
     pub(crate) view: Primary,
     /// The inputs as the guest sees them.
     pub(crate) inputs: Vec<Input>,
-    source: Source,
+    source: SourceKubeconfig,
     target: ObjectRef,
 }
 
@@ -81,7 +81,11 @@ impl<'a> Objects<'a> {
         let Asked { guest, described } = &scene.trigger;
         let view = inputs::primary(hosted, described).map_err(told)?;
         match guest
-            .ready(&Limits::default(), &Scene::context(&scene.trigger), &view)
+            .ready(
+                &CallLimits::default(),
+                &Scene::context(&scene.trigger),
+                &view,
+            )
             .result?
             .answer
         {
@@ -105,7 +109,7 @@ impl<'a> Objects<'a> {
         loop {
             let answer = asked
                 .guest
-                .require(&Limits::default(), &context, &view, &crossed)
+                .require(&CallLimits::default(), &context, &view, &crossed)
                 .result?;
             let answer = answer.map_err(|refusal| anyhow!("the guest refused: {refusal:?}"))?;
             let data = TemplateData {
@@ -116,7 +120,7 @@ impl<'a> Objects<'a> {
                 .answer(&self.scene.policy, &data, answer)
                 .map_err(told)?
             {
-                Next::Complete(complete) => {
+                NextRound::Complete(complete) => {
                     let source = source.context("failed to find the kubeconfig among the needs")?;
                     let target = complete.target;
                     return Ok(Gathered {
@@ -126,12 +130,12 @@ impl<'a> Objects<'a> {
                         target: target.context("the guest names no target")?,
                     });
                 }
-                Next::Read(needs) => (crossed, source) = self.read(needs)?,
+                NextRound::Read(needs) => (crossed, source) = self.read(needs)?,
             }
         }
     }
 
-    fn read(&self, needs: Vec<Need>) -> Result<(Vec<Input>, Option<Source>)> {
+    fn read(&self, needs: Vec<Need>) -> Result<(Vec<Input>, Option<SourceKubeconfig>)> {
         let mut source = None;
         let object = |need: &Need| {
             self.objects
@@ -149,7 +153,7 @@ impl<'a> Objects<'a> {
         let secrets = &mut Secrets::default();
         let inputs = inputs::cross(&mut found, described, 0, secrets, |_, object, key| {
             let bytes = object.secret_bytes(key).unwrap_or_default();
-            let parsed = Source::parse(&bytes, &KubeconfigLimits::default())
+            let parsed = SourceKubeconfig::parse(&bytes, &KubeconfigLimits::default())
                 .map_err(|error| Failure::known(error.reason, error.to_string()))?;
             let view = parsed.view();
             source = Some(parsed);
@@ -166,7 +170,7 @@ impl Gathered {
         let answer = asked
             .guest
             .transform(
-                &Limits::default(),
+                &CallLimits::default(),
                 &Scene::context(asked),
                 &self.view,
                 &self.inputs,

@@ -22,8 +22,8 @@ impl Clock {
         Self::showing(file, &format!("@{time}"))
     }
 
-    /// A clock that is away from that of the machine, by a time as for [`Clock::shift`]; ` i5` after it adds five seconds each
-    /// time that a process looks at it.
+    /// A clock that is away from that of the machine, by a time as for [`Clock::shift`]; ` i5` after it adds five
+    /// seconds each time that a process looks at it.
     ///
     /// # Errors
     /// When its file cannot be written.

@@ -1,5 +1,5 @@
-//! One cluster: etcd and kube-apiserver in their own folder, removed when the value is dropped; and one that all tests of
-//! a program share.
+//! One cluster: etcd and kube-apiserver in their own folder, removed when the value is dropped; and one that all tests
+//! of a program share.
 
 use crate::audit::Audit;
 use crate::certificates::{self, Authority, Pair, User};
@@ -282,8 +282,8 @@ async fn ask(etcd: &Client, path: &str, body: &Value) -> Result<Value> {
     Ok(etcd.request(request).await?)
 }
 
-/// A cluster that the first test starts; it ends with the process. Each test brings its own namespaces and users. Not for
-/// a test that kills a server, or changes what the others see.
+/// A cluster that the first test starts; it ends with the process. Each test brings its own namespaces and users. Not
+/// for a test that kills a server, or changes what the others see.
 pub struct Shared(OnceLock<Result<(Runtime, Cluster), String>>);
 
 impl Shared {
@@ -292,8 +292,9 @@ impl Shared {
         Self(OnceLock::new())
     }
 
-    /// The cluster; at the first call it is started and prepared. It uses a runtime of its own, which outlives those of the
-    /// tests. A test makes its own client: the connections of [`Cluster::objects`] would end with the test that made them.
+    /// The cluster; at the first call it is started and prepared. It uses a runtime of its own, which outlives those of
+    /// the tests. A test makes its own client: the connections of [`Cluster::objects`] would end with the test that
+    /// made them.
     pub fn cluster(
         &self,
         prepare: impl AsyncFnOnce(&Cluster) -> Result<()> + Send,

@@ -41,8 +41,8 @@ impl Cluster {
         .await
     }
 
-    /// Installs the kind KlusterletAddonConfig. Its own CRD belongs to another product; this one has its name and takes any
-    /// `spec`.
+    /// Installs the kind KlusterletAddonConfig. Its own CRD belongs to another product; this one has its name and takes
+    /// any `spec`.
     pub async fn install_addon_configs(&self) -> Result<()> {
         let group = "agent.open-cluster-management.io";
         let name = format!("klusterletaddonconfigs.{group}");

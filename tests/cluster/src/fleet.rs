@@ -34,8 +34,8 @@ impl Cluster {
         self.install_changed(fleet, &|_| (), &mut |_| Ok(())).await
     }
 
-    /// The same after a change of the objects of each file, which may be more or fewer then; `told` is given the number of
-    /// files that are installed so far.
+    /// The same after a change of the objects of each file, which may be more or fewer then; `told` is given the number
+    /// of files that are installed so far.
     pub async fn install_changed(
         &self,
         fleet: Fleet,

@@ -1,4 +1,5 @@
-//! A registry that answers as a test says: wrong, endless, slow, cut off, or with a place elsewhere. Plain HTTP on loopback.
+//! A registry that answers as a test says: wrong, endless, slow, cut off, or with a place elsewhere. Plain HTTP on
+//! loopback.
 
 use anyhow::{Context as _, Result};
 use futures::stream::{self, Stream, StreamExt as _};

@@ -1,5 +1,5 @@
-//! A real etcd and kube-apiserver for tests and experiments: RBAC on, every request in an audit log, no controllers; and
-//! real and hostile registries. Not part of the shipped agent; uses only what it started itself.
+//! A real etcd and kube-apiserver for tests and experiments: RBAC on, every request in an audit log, no controllers;
+//! and real and hostile registries. Not part of the shipped agent; uses only what it started itself.
 
 mod audit;
 mod certificates;

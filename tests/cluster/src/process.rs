@@ -173,8 +173,9 @@ impl Drop for Process {
 /// Waits for the end of its input, which comes when the test process ends.
 const SCRIPT: &str = r#"trap "" INT TERM HUP; cat >/dev/null; rm -rf -- "$1"; kill -KILL 0"#;
 
-/// The process group of a cluster. Its leader is a shell that outlives the test process for a moment: it kills the servers
-/// and removes their folder however the test process ends, even by a kill. When the value is dropped, the group ends and the folder is removed.
+/// The process group of a cluster. Its leader is a shell that outlives the test process for a moment: it kills the
+/// servers and removes their folder however the test process ends, even by a kill. When the value is dropped, the group
+/// ends and the folder is removed.
 pub(crate) struct ProcessGroup(Child);
 
 impl ProcessGroup {

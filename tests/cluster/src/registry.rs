@@ -55,8 +55,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts the registry of distribution, which keeps everything in its folder and does not list referrers: clients use
-    /// the tag `sha256-<digest>` instead.
+    /// Starts the registry of distribution, which keeps everything in its folder and does not list referrers: clients
+    /// use the tag `sha256-<digest>` instead.
     ///
     /// # Errors
     /// When it is not built, or does not listen.
@@ -192,8 +192,8 @@ impl Registry {
         run(oras)
     }
 
-    /// Runs `cosign` with these words, and with what it needs to reach this registry and keys without a password; returns
-    /// its output.
+    /// Runs `cosign` with these words, and with what it needs to reach this registry and keys without a password;
+    /// returns its output.
     ///
     /// # Errors
     /// As for [`Registry::oras`].
@@ -224,8 +224,8 @@ impl Registry {
         Ok(client)
     }
 
-    /// Pushes a component as `<repository>:<tag>`, and returns its digest, `sha256:<hex>`. Each push has a digest of its
-    /// own, because the manifest says when it was made.
+    /// Pushes a component as `<repository>:<tag>`, and returns its digest, `sha256:<hex>`. Each push has a digest of
+    /// its own, because the manifest says when it was made.
     ///
     /// # Errors
     /// When it cannot be pushed.

@@ -1,5 +1,5 @@
-//! An admission webhook on loopback, over TLS as an API server requires. The test provides its responses; one of them is that of Open
-//! Cluster Management.
+//! An admission webhook on loopback, over TLS as an API server requires. The test provides its responses; one of them
+//! is that of Open Cluster Management.
 
 use crate::objects::Objects;
 use crate::wait;
@@ -207,8 +207,9 @@ fn review_of(request: &Value, say: Say) -> Value {
 /// The time that [`set_taint_times`] sets.
 pub const TAINTED_AT: &str = "2026-11-21T09:00:00Z";
 
-/// What the webhook of Open Cluster Management answers, as measured: it refuses a time that the client sets and a missing time in an unchanged taint, compares
-/// with the first old taint of the same key, sets the other times, and drops empty values.
+/// What the webhook of Open Cluster Management answers, as measured: it refuses a time that the client sets and a
+/// missing time in an unchanged taint, compares with the first old taint of the same key, sets the other times, and
+/// drops empty values.
 pub fn set_taint_times(request: &Value) -> Say {
     let list = |object: &str| {
         request[object]["spec"]["taints"]

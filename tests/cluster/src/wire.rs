@@ -1,5 +1,5 @@
-//! A network link to an API server that can be cut, held back, slowed and silenced, and a proxy that makes tunnels. Neither
-//! inspects the traffic.
+//! A network link to an API server that can be cut, held back, slowed and silenced, and a proxy that makes tunnels.
+//! Neither inspects the traffic.
 
 use anyhow::{Context as _, Result};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -176,7 +176,8 @@ fn carry(
     }
 }
 
-/// A proxy that makes tunnels (`CONNECT`) and counts them. Does not inspect the traffic; its threads end with the process.
+/// A proxy that makes tunnels (`CONNECT`) and counts them. Does not inspect the traffic; its threads end with the
+/// process.
 pub struct Tunnels {
     /// Its port on loopback.
     pub port: u16,
@@ -189,8 +190,8 @@ impl Tunnels {
         Self::listen(None)
     }
 
-    /// One whose tunnels all end at a server, `https://127.0.0.1:<port>`, whatever name they are asked for: it takes the
-    /// place of the DNS of a cluster.
+    /// One whose tunnels all end at a server, `https://127.0.0.1:<port>`, whatever name they are asked for: it takes
+    /// the place of the DNS of a cluster.
     pub fn to(server: &str) -> Result<Self> {
         Self::listen(Some(server.trim_start_matches("https://").to_owned()))
     }

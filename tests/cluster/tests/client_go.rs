@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_api::policy::KubeconfigGrant;
-use transom_core::document::{Limits, client_go, parse_one};
-use transom_core::kubeconfig::{KubeconfigLimits, Source, Terms};
+use transom_core::document::{ParseLimits, client_go, parse_one};
+use transom_core::kubeconfig::{KubeconfigLimits, SourceKubeconfig, Terms};
 use transom_test_cluster::kubectl;
 use unchanged::unchanged;
 
@@ -94,7 +94,7 @@ fn every_kind() -> Result<Value> {
 /// The text that Transom writes for an unchanged answer.
 fn ours(bytes: &[u8], server: Option<&str>) -> Result<String> {
     let limits = KubeconfigLimits::default();
-    let source = Source::parse(bytes, &limits)?;
+    let source = SourceKubeconfig::parse(bytes, &limits)?;
     let mut answer = unchanged(&source.view());
     if let (Some(host), Some(first)) = (server, answer.clusters.first_mut()) {
         first.server.host = host.to_owned();
@@ -293,7 +293,7 @@ fn resolves_merge_keys_like_client_go() -> Result<()> {
             .collect()
     };
     let theirs = by_name(&serde_yaml::from_str(&rewritten(&file)?)?);
-    let limits = Limits {
+    let limits = ParseLimits {
         bytes: 1 << 20,
         nodes: 10_000,
         depth: 20,

@@ -1,7 +1,7 @@
 //! Arguments for guests: small, plausible, without a credential.
 
 use serde_json::json;
-use transom_core::contract::taints::{Condition, Effect, ManagedCluster, Status, Taint};
+use transom_core::contract::taints::{ClusterCondition, Effect, ManagedCluster, Status, Taint};
 use transom_core::contract::{AgentFacts, Context, Primary};
 use transom_core::reference::ObjectRef;
 
@@ -35,7 +35,7 @@ pub fn managed_cluster() -> ManagedCluster {
         labels: vec![("cloud".to_owned(), "Azure".to_owned())],
         annotations: Vec::new(),
         claims: Vec::new(),
-        conditions: vec![Condition {
+        conditions: vec![ClusterCondition {
             kind: "ManagedClusterConditionAvailable".to_owned(),
             status: Status::Yes,
             reason: "ManagedClusterAvailable".to_owned(),

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Error, Result};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
-use transom_core::cases::{Case, SECTION};
+use transom_core::cases::{GuestCase, SECTION};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -119,7 +119,7 @@ pub fn with_case(component: Vec<u8>, fails: bool) -> Result<Vec<u8>> {
     } else {
         json!([])
     };
-    let case = Case {
+    let case = GuestCase {
         name: "settings/none".to_owned(),
         given: json!({"validate": {}}),
         expected,

@@ -1,5 +1,5 @@
-//! The files below `host` that are generated from the sources, and in part the page of the metrics, whose rest is written
-//! by hand. `cargo xtask deploy` writes them.
+//! The files below `host` that are generated from the sources, and in part the page of the metrics, whose rest is
+//! written by hand. `cargo xtask deploy` writes them.
 
 use crate::rendered;
 use anyhow::{Context as _, Result};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use transom_api::KnownReason;
-use transom_core::metrics::{ALL, Kind, Metric};
+use transom_core::metrics::{ALL, Metric, MetricKind};
 use transom_e2e::program;
 
 /// The bundled policies, with the file name suffixes for both and for neither of them.
@@ -309,7 +309,7 @@ fn metrics_page(current: &str) -> Result<String> {
     }
     out.push_str("\nBounds of the histograms:\n\n");
     for metric in ALL {
-        if let Kind::Histogram(bounds) = metric.kind {
+        if let MetricKind::Histogram(bounds) = metric.kind {
             let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
             let _ = writeln!(out, "- `{}`: {}", metric.name, bounds.join(", "));
         }

@@ -90,8 +90,8 @@ impl Page {
             .collect())
     }
 
-    /// All commands in the order of the page, each with the output that the page shows for it. One counts as run once it is
-    /// taken.
+    /// All commands in the order of the page, each with the output that the page shows for it. One counts as run once
+    /// it is taken.
     pub fn all_shown(&self) -> impl Iterator<Item = (&str, Shown<'_>)> {
         let steps = self.steps.iter().enumerate();
         steps.map(|(index, step)| {

@@ -1,6 +1,6 @@
-//! Compares what a command printed with what a page shows for it: line by line, where digests, times, names of revisions and
-//! numbers of bytes may differ, and the page may leave lines out. A digest or a revision of the page stands for the same
-//! printed one all over the page, and for no other.
+//! Compares what a command printed with what a page shows for it: line by line, where digests, times, names of
+//! revisions and numbers of bytes may differ, and the page may leave lines out. A digest or a revision of the page
+//! stands for the same printed one all over the page, and for no other.
 
 use anyhow::{Result, ensure};
 use regex_lite::Regex;
@@ -33,7 +33,8 @@ const VARYING: [(&str, &str); 6] = [
 ];
 
 impl Shown<'_> {
-    /// Checks that the command printed these lines, in this order. Where the page ends a line with `…`, more may follow.
+    /// Checks that the command printed these lines, in this order. Where the page ends a line with `…`, more may
+    /// follow.
     ///
     /// # Errors
     /// With the first line that it did not print.

@@ -1,5 +1,5 @@
-//! The binary as a running process: its log, its admin server, its memory, and every wait for something that it does. It
-//! is killed when its handle is dropped. Treats it as a black box.
+//! The binary as a running process: its log, its admin server, its memory, and every wait for something that it does.
+//! It is killed when its handle is dropped. Treats it as a black box.
 
 mod process;
 mod told;
@@ -178,8 +178,8 @@ impl Agent {
         seen.with_context(|| format!("it is {:?}", self.state(primary).ok().flatten()))
     }
 
-    /// Waits until the first pass is complete: the agent then prints its summary, a line for each state and reason, here
-    /// in JSON.
+    /// Waits until the first pass is complete: the agent then prints its summary, a line for each state and reason,
+    /// here in JSON.
     ///
     /// # Errors
     /// As for [`Agent::wait`].

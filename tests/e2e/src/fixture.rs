@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Puts a policy without limits and its component into a folder, and returns the file of the policy. `spec` has everything
-/// but the guest and the limits.
+/// Puts a policy without limits and its component into a folder, and returns the file of the policy. `spec` has
+/// everything but the guest and the limits.
 ///
 /// # Errors
 /// When the component is not built, or the folder cannot be written.

@@ -14,8 +14,8 @@ const ASKED: usize = 8;
 /// For how many primaries a plan is kept at most.
 const MOST: u64 = 10_000;
 
-/// The value of [`EXPECTED`] with another plan for each primary, and as many questions that nobody asks as there is room for;
-/// and for how many primaries it was.
+/// The value of [`EXPECTED`] with another plan for each primary, and as many questions that nobody asks as there is
+/// room for; and for how many primaries it was.
 ///
 /// # Errors
 /// When it is not such a value.

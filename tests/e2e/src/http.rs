@@ -44,8 +44,8 @@ fn sum(metrics: &str, name: &str, holding: &str) -> f64 {
         .sum()
 }
 
-/// The metrics of an agent for several who look all the time: read a few times in a second, because the agent counts all
-/// its primaries each time.
+/// The metrics of an agent for several who look all the time: read a few times in a second, because the agent counts
+/// all its primaries each time.
 pub struct Meter {
     admin: SocketAddr,
     last: Mutex<Option<(Instant, String)>>,

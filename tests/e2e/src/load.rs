@@ -1,5 +1,5 @@
-//! A heavy stream of changes of a fleet, of which most call for a reconcile and change no answer. Used while policies are
-//! replaced.
+//! A heavy stream of changes of a fleet, of which most call for a reconcile and change no answer. Used while policies
+//! are replaced.
 
 use crate::agent::DEADLINE;
 use crate::http::Meter;

@@ -1,5 +1,5 @@
-//! Replaces the revisions of two policies under a running agent while its fleet changes all the time, in a folder or on an
-//! API server. Used by tests and soak.
+//! Replaces the revisions of two policies under a running agent while its fleet changes all the time, in a folder or on
+//! an API server. Used by tests and soak.
 
 mod folder;
 mod place;
@@ -74,8 +74,8 @@ struct Worked {
 }
 
 impl Swapped {
-    /// By how many bytes the median of the last quarter of the swaps exceeds that of the first or the second, whichever is
-    /// larger. Single samples vary by a third of the memory, because each is taken while the agent works.
+    /// By how many bytes the median of the last quarter of the swaps exceeds that of the first or the second, whichever
+    /// is larger. Single samples vary by a third of the memory, because each is taken while the agent works.
     pub fn growth(&self) -> u64 {
         let [first, second, _, last] = self.quarters();
         last.saturating_sub(first.max(second))
@@ -172,8 +172,8 @@ impl Swap {
         })
     }
 
-    /// Replaces both policies; each time every secret that nobody changes must reach the new revision, and the other policy
-    /// have its own, before the next swap. Returns the memory after each.
+    /// Replaces both policies; each time every secret that nobody changes must reach the new revision, and the other
+    /// policy have its own, before the next swap. Returns the memory after each.
     fn swap_all(self, agent: &Agent, versions: &Versions<'_>) -> Result<Vec<u64>> {
         let one = |round: usize| {
             let before = versions.place.revision(ALIKE)?;
@@ -195,8 +195,8 @@ impl Swap {
         (1..=self.swaps).map(one).collect()
     }
 
-    /// Checks that each swap was told once, and nothing was written without a difference: a secret that nobody changes once
-    /// for each revision, everything else at most once more for each change.
+    /// Checks that each swap was told once, and nothing was written without a difference: a secret that nobody changes
+    /// once for each revision, everything else at most once more for each change.
     fn ends_well(self, worked: Worked, place: &dyn Place, read: usize) -> Result<Swapped> {
         let Worked {
             mut seen,

@@ -42,8 +42,8 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// The identity for a seed and a place in it, generated once per process: that takes a second if the RSA arithmetic is
-    /// not optimised.
+    /// The identity for a seed and a place in it, generated once per process: that takes a second if the RSA arithmetic
+    /// is not optimised.
     pub fn generate(seed: u64, place: u64) -> Result<Self, IdentityError> {
         static KNOWN: Mutex<BTreeMap<(u64, u64), Identity>> = Mutex::new(BTreeMap::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,7 @@
 //! inherits. Each function says what is wrong with a file, if anything.
 
 use crate::Source;
+use std::collections::BTreeMap;
 
 /// Forbidden names of files, folders and modules.
 const MODULES: [&str; 9] = [
@@ -24,8 +25,8 @@ pub const UNSAFE: [&str; 3] = [
     "host/engine/src/compiled.rs",
     "host/engine/src/recorder.rs",
 ];
-/// The only files where test code sleeps. The two `wait` look at a state, up to a deadline; the others are measurements:
-/// the cost of an agent with nothing to do is a cost over time.
+/// The only files where test code sleeps. The two `wait` look at a state, up to a deadline; the others are
+/// measurements: the cost of an agent with nothing to do is a cost over time.
 pub const SLEEPING: [&str; 7] = [
     "tests/support/src/wait.rs",
     "tests/cluster/src/wait.rs",
@@ -52,6 +53,9 @@ const COMPARISONS: [&str; 8] = [
 /// One more, within a call that compares.
 const COMPARED: &str = "reason)";
 const COMPARING: [&str; 3] = ["contains(", "matches!(", "eq("];
+
+/// The most characters of a line with a comment in Rust; rustfmt leaves comments alone.
+const COMMENT: usize = 120;
 
 /// The first line of a file says what it is for. Data, cases and manifests of packages have no such line.
 pub fn first_line(source: &Source) -> Option<String> {
@@ -156,6 +160,61 @@ pub fn names(source: &Source) -> Option<String> {
     .map(|(_, name)| vague(name))
 }
 
+/// Comments can be read without scrolling.
+pub fn comments(source: &Source) -> Option<String> {
+    source.is("rs").then_some(())?;
+    let is_long = |line: &str| {
+        // A link cannot be broken, nor the row of a table.
+        let whole =
+            line.contains("://") || line.trim_start_matches([' ', '/', '!']).starts_with('|');
+        line.trim_start().starts_with("//") && line.chars().count() > COMMENT && !whole
+    };
+    let at = source.text.lines().position(is_long)?;
+    let line = at + 1;
+    Some(format!(
+        "line {line}: wrap the comment at {COMMENT} characters"
+    ))
+}
+
+/// Names that more than one type of the host's crates has. Types that only their own module sees do not count.
+pub fn types_of_one_name(sources: &[Source]) -> Vec<String> {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let is_ours = |path: &str| path.starts_with("host/") && !path.starts_with("host/xtask/");
+    for source in sources {
+        if !source.is("rs") || source.is_test() || !is_ours(&source.path) {
+            continue;
+        }
+        for line in source.text.lines().take(source.tests_start()) {
+            if let Some(name) = visible_type(line) {
+                places.entry(name).or_default().push(&source.path);
+            }
+        }
+    }
+    places.retain(|_, paths| paths.len() > 1);
+    let finding = |(name, paths): (&str, Vec<&str>)| {
+        let paths = paths.join(", ");
+        format!("`{name}` is more than one type ({paths}): one type, one name")
+    };
+    places.into_iter().map(finding).collect()
+}
+
+/// The name of a type that other modules see, if the line declares one at the top of a file.
+fn visible_type(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub")?;
+    let rest = match rest.strip_prefix('(') {
+        Some(scope) => scope.split_once(')')?.1,
+        None => rest,
+    };
+    let mut words = rest.split_whitespace();
+    let keyword = words.next()?;
+    ["struct", "enum", "trait", "type"]
+        .contains(&keyword)
+        .then_some(())?;
+    let name = words.next()?;
+    let end = name.find(|char: char| !char.is_alphanumeric());
+    name.get(..end.unwrap_or(name.len()))
+}
+
 /// Words that may stand only in some places: `unsafe_code`, sleeping in tests, reasons in what the controller does. The
 /// compiler and clippy cannot say where an exception may stand, nor tell tests from production in one crate.
 pub fn words(source: &Source) -> Option<String> {
@@ -236,7 +295,7 @@ mod tests {
         let (inherits, fixed) = (manifest_of("a.workspace = true"), manifest_of("a = \"1\""));
         type Rule = fn(&Source) -> Option<String>;
         type Files<'a> = &'a [(&'a str, &'a str)];
-        let table: [(Rule, bool, Files<'_>); 10] = [
+        let table: [(Rule, bool, Files<'_>); 12] = [
             (
                 first_line,
                 true,
@@ -318,6 +377,24 @@ mod tests {
                     (SLEEPING[0], sleep),
                 ],
             ),
+            (
+                comments,
+                true,
+                &[("a/src/x.rs", &format!("    /// {}\n", "word ".repeat(24)))],
+            ),
+            (
+                comments,
+                false,
+                &[
+                    ("a/src/x.rs", &format!("/// {}\n", "w".repeat(116))),
+                    ("a/src/x.rs", &format!("/// https://{}\n", "w".repeat(120))),
+                    ("a/src/x.rs", &format!("//! | {}|\n", "w ".repeat(120))),
+                    (
+                        "a/src/x.rs",
+                        &format!("let x = \"// {}\";\n", "w".repeat(120)),
+                    ),
+                ],
+            ),
             (manifest, false, &[("host/a/Cargo.toml", &inherits)]),
             (manifest, true, &[("host/a/Cargo.toml", &fixed)]),
         ];
@@ -349,6 +426,35 @@ mod tests {
             "if report.end == End::Gone {",
         ] {
             assert!(!finds("host/agent/src/controller/a.rs", line), "{line}");
+        }
+    }
+
+    #[test]
+    fn two_types_of_the_host_that_others_see_have_two_names() {
+        let found = |files: &[(&str, &str)]| {
+            let sources: Vec<_> = files
+                .iter()
+                .map(|(path, text)| Source::new(path, text))
+                .collect();
+            types_of_one_name(&sources).len()
+        };
+        let one = ("host/core/src/a.rs", "pub(crate) struct Plan<T> {\n");
+        assert_eq!(
+            found(&[one, ("host/agent/src/b.rs", "pub enum Plan {\n")]),
+            1
+        );
+        for other in [
+            ("host/agent/src/b.rs", "pub enum Planned {\n"),
+            ("host/agent/src/b.rs", "struct Plan;\n"),
+            ("host/agent/src/b.rs", "    pub struct Plan;\n"),
+            (
+                "host/agent/src/b.rs",
+                "x\n#[cfg(test)]\nmod tests {\npub struct Plan;\n}\n",
+            ),
+            ("host/agent/tests/b.rs", "pub struct Plan;\n"),
+            ("guest/a/src/b.rs", "pub struct Plan;\n"),
+        ] {
+            assert_eq!(found(&[one, other]), 0, "{other:?}");
         }
     }
 }

@@ -41,8 +41,8 @@ impl Source {
         self.is("rs") && (in_tests || named)
     }
 
-    /// The index of the line at which the tests begin; clippy checks that no code follows them. The first line of a file
-    /// with tests only, the number of lines of a file without tests.
+    /// The index of the line at which the tests begin; clippy checks that no code follows them. The first line of a
+    /// file with tests only, the number of lines of a file without tests.
     pub fn tests_start(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let begins = |at: &usize| {

@@ -1,6 +1,6 @@
-//! Pages name only what exists: every path, metric, flag, test and CamelCase word in code that a page names exists in the
-//! tree, and so does every command and flag of `transom` in a command line on a page. Does not check what the page says
-//! about it.
+//! Pages name only what exists: every path, metric, flag, test and CamelCase word in code that a page names exists in
+//! the tree, and so does every command and flag of `transom` in a command line on a page. Does not check what the page
+//! says about it.
 
 use crate::Source;
 

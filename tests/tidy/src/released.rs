@@ -1,5 +1,5 @@
-//! The released generations of the contract do not change: every file below `wit/released` has the digest that it had when it
-//! was released.
+//! The released generations of the contract do not change: every file below `wit/released` has the digest that it had
+//! when it was released.
 
 use crate::Source;
 use sha2::{Digest as _, Sha256};

@@ -1,6 +1,6 @@
-//! Rows of the behaviour of Open Cluster Management and of the hypershift-addon that these policies replace: each is a case
-//! of a guest or of a policy, named by its folder, or a test that names it in its documentation: "Rows of `policy`: A01,
-//! A02." What needs neither is listed here with its reason.
+//! Rows of the behaviour of Open Cluster Management and of the hypershift-addon that these policies replace: each is a
+//! case of a guest or of a policy, named by its folder, or a test that names it in its documentation: "Rows of
+//! `policy`: A01, A02." What needs neither is listed here with its reason.
 
 use crate::Source;
 use std::collections::BTreeSet;

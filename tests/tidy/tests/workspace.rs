@@ -53,6 +53,17 @@ fn modules_and_types_have_clear_names() -> io::Result<()> {
 }
 
 #[test]
+fn a_type_of_the_host_has_a_name_of_its_own() -> io::Result<()> {
+    none(&files::types_of_one_name(&sources()?));
+    Ok(())
+}
+
+#[test]
+fn comments_fit_on_a_screen() -> io::Result<()> {
+    hold(files::comments)
+}
+
+#[test]
 fn forbidden_words_stay_in_their_places() -> io::Result<()> {
     hold(files::words)?;
     assert!(root().join(CONTROLLER).is_dir(), "{CONTROLLER} is gone");

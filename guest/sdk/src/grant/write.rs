@@ -118,8 +118,8 @@ impl WriteGrant {
         }
     }
 
-    /// The key `kubeconfig` of Secrets, with servers and certificate authorities of these roles: for a guest of the world
-    /// `kubeconfig-guest`.
+    /// The key `kubeconfig` of Secrets, with servers and certificate authorities of these roles: for a guest of the
+    /// world `kubeconfig-guest`.
     pub const fn kubeconfig(
         secret: ObjectPattern,
         servers: &'static [&'static str],

@@ -20,8 +20,8 @@ fn made(source: &str, proposal: Proposal) -> MadeKubeconfig {
 }
 
 impl Desired {
-    /// With bytes under a key of a Secret's data: [`Value::bytes`] names them. A Secret has no other data than what the host
-    /// fills.
+    /// With bytes under a key of a Secret's data: [`Value::bytes`] names them. A Secret has no other data than what the
+    /// host fills.
     #[must_use]
     pub fn filled(self, key: &str, reference: u32) -> Self {
         self.with(key, Hole::Bytes(reference))

@@ -3,8 +3,8 @@
 use super::*;
 
 impl Need {
-    /// One object with the declared fields of its kind. Without it the guest is called as well; every change of it calls for
-    /// another reconcile.
+    /// One object with the declared fields of its kind. Without it the guest is called as well; every change of it
+    /// calls for another reconcile.
     pub fn object(role: &str, reference: ObjectRef) -> Self {
         Self {
             role: role.to_owned(),
@@ -67,7 +67,8 @@ impl Need {
         }
     }
 
-    /// How many objects of a kind have such labels, in the namespace of `place` if it has one; the name of `place` is empty.
+    /// How many objects of a kind have such labels, in the namespace of `place` if it has one; the name of `place` is
+    /// empty.
     pub fn count(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
         Self {
             form: Form::Count(labels),
@@ -100,7 +101,8 @@ impl Need {
         }
     }
 
-    /// The bytes under keys of a Secret, by reference. The policy grants the keys; those that are not there are left out.
+    /// The bytes under keys of a Secret, by reference. The policy grants the keys; those that are not there are left
+    /// out.
     pub fn secret(role: &str, reference: ObjectRef, keys: &[&str]) -> Self {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         Self {

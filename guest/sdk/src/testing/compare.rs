@@ -66,8 +66,8 @@ fn is_default(value: &Value) -> bool {
     }
 }
 
-/// Refuses an answer with a reason that the guest did not declare. A condition of an object may pass on one that the case
-/// gives.
+/// Refuses an answer with a reason that the guest did not declare. A condition of an object may pass on one that the
+/// case gives.
 pub(super) fn declared(about: &About, given: &Value, found: &Value) -> Result<(), String> {
     let mut words = Vec::new();
     collect(found, &mut words);

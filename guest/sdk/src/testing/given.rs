@@ -177,8 +177,8 @@ impl Found for objects::Input {
     }
 }
 
-/// The inputs of a case, with only declared fields in their objects; inputs of other forms stay whole. Asks the guest for
-/// its needs, as the host does, to learn the kind of each role's object.
+/// The inputs of a case, with only declared fields in their objects; inputs of other forms stay whole. Asks the guest
+/// for its needs, as the host does, to learn the kind of each role's object.
 ///
 /// # Errors
 /// When no need names the role of an object.

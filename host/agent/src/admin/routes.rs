@@ -1,6 +1,6 @@
 //! The paths of the admin server, who may get them, and the answers. They show only what the agent already has in
-//! memory, and no content of objects. Health is open to everyone; the other paths are open to peers on this machine, and
-//! to peers that the API server authorizes. Stores no token.
+//! memory, and no content of objects. Health is open to everyone; the other paths are open to peers on this machine,
+//! and to peers that the API server authorizes. Stores no token.
 
 use super::metrics;
 use crate::controller::snapshot::{Snapshot, Snapshots};

@@ -35,8 +35,8 @@ pub(crate) enum NewGuest {
 /// What `policy` writes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Print a policy for a component, which grants what the component asks for and nothing else. Read it before you apply
-    /// it.
+    /// Print a policy for a component, which grants what the component asks for and nothing else. Read it before you
+    /// apply it.
     #[command(
         after_help = "Examples:\n  transom policy init target/guests/mine.wasm > policy.yaml\n  transom policy init builtin:taints --name tainted | transom validate -f -\n\nExit code: 0 when the policy is printed; 2 when the component cannot be read or does not say what it needs, and on a usage error."
     )]
@@ -62,8 +62,8 @@ pub(crate) struct BuildArgs {
     /// The folder of the crate.
     #[arg(default_value = ".")]
     pub(crate) folder: PathBuf,
-    /// Where to write the component; an existing file is replaced atomically. Default: `guests/<package>.wasm` in cargo's
-    /// target folder, where `transom test` looks for it.
+    /// Where to write the component; an existing file is replaced atomically. Default: `guests/<package>.wasm` in
+    /// cargo's target folder, where `transom test` looks for it.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -84,16 +84,16 @@ pub(crate) struct InspectArgs {
 /// Flags of `test`.
 #[derive(Debug, Args)]
 pub(crate) struct TestArgs {
-    /// Where to search for folders named `cases`; or a component, a file or `builtin:<name>`, whose own cases are run, which
-    /// travel with it.
+    /// Where to search for folders named `cases`; or a component, a file or `builtin:<name>`, whose own cases are run,
+    /// which travel with it.
     #[arg(default_value = "policies")]
     pub(crate) path: PathBuf,
     /// The component of the one guest whose cases are run: a file, or `builtin:<name>`. Default:
     /// `guests/<package>.wasm` or `guests/<folder>.wasm` in the target folders that cargo would use.
     #[arg(long, value_name = "COMPONENT")]
     pub(crate) component: Option<String>,
-    /// Write the actual result into `expected.yaml` of each failing case, print the differences, and keep the comments of
-    /// unchanged parts. A case without an `expected.yaml` gets one.
+    /// Write the actual result into `expected.yaml` of each failing case, print the differences, and keep the comments
+    /// of unchanged parts. A case without an `expected.yaml` gets one.
     #[arg(long)]
     pub(crate) update: bool,
     /// Form of the output.

@@ -1,22 +1,23 @@
 //! Flags of the calls of guests: what one may use at most.
 
 use clap::Args;
-use transom_core::policy::budget::{Budgeted, Limits};
+use transom_core::policy::budget::{Budgeted, CallLimits};
 
 /// What one call of a guest may use at most, whatever the budgets of policies say.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CallArgs {
-    /// The most of something that the budget of a policy may allow one call of a guest, such as `timeMilliseconds=1000`;
-    /// `spec.budget` of a policy has the names. Without it, the default of a policy that names none. May be repeated.
+    /// The most of something that the budget of a policy may allow one call of a guest, such as
+    /// `timeMilliseconds=1000`; `spec.budget` of a policy has the names. Without it, the default of a policy that names
+    /// none. May be repeated.
     #[arg(long, value_name = "NAME=NUMBER", value_parser = parse_call_limit)]
     call_limit: Vec<(Budgeted, u64)>,
 }
 
 impl CallArgs {
     /// The limits of every call.
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> CallLimits {
         let given = self.call_limit.iter();
-        given.fold(Limits::default(), |limits, (what, most)| {
+        given.fold(CallLimits::default(), |limits, (what, most)| {
             limits.with(*what, *most)
         })
     }
@@ -31,7 +32,7 @@ fn parse_call_limit(text: &str) -> Result<(Budgeted, u64), String> {
     let (name, number) = text.split_once('=').ok_or_else(names)?;
     let mut all = Budgeted::ALL.into_iter();
     let what = all.find(|what| what.as_str() == name).ok_or_else(names)?;
-    let most = Limits::LARGEST.of(what);
+    let most = CallLimits::LARGEST.of(what);
     let number = number.parse().ok();
     let number = number.filter(|number| (1..=most).contains(number));
     number

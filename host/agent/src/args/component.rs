@@ -36,8 +36,8 @@ pub(crate) struct PlaceArgs {
 /// Which API server has the ConfigMap that holds a component.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ClusterArgs {
-    /// Kubeconfig of the API server, such as for a component in a ConfigMap. Default, in order of precedence: KUBECONFIG, ~/.kube/config, the pod's
-    /// service account.
+    /// Kubeconfig of the API server, such as for a component in a ConfigMap. Default, in order of precedence:
+    /// KUBECONFIG, ~/.kube/config, the pod's service account.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.

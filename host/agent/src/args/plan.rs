@@ -1,7 +1,7 @@
 //! Flags of `plan`: which policy is planned, what is different about it, and on which fleet.
 
 use super::ReconcileArgs;
-use super::run::{Asked, NamedDir, ReachArgs, RunArgs, ServerArgs, parse_dir};
+use super::run::{NamedDir, ReachArgs, ReadOnlyTask, RunArgs, ServerArgs, parse_dir};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use transom_core::reference::LOCAL;
@@ -11,7 +11,7 @@ use transom_core::reference::LOCAL;
 pub(crate) struct PlanArgs {
     /// What is planned.
     #[command(flatten)]
-    pub(crate) candidate: Candidate,
+    pub(crate) candidate: PlannedPolicy,
     /// Folder or file of manifests instead of an API server.
     #[arg(long, value_name = "[NAME=]DIR", value_parser = parse_dir)]
     pub(crate) dir: Vec<NamedDir>,
@@ -34,9 +34,9 @@ pub(crate) struct PlanArgs {
 
 /// What is planned: a policy, and what is different about it.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Candidate {
-    /// Name of a policy: a `FleetPolicy` object of the API server `local`, or one among `--policies`. Or a file with the
-    /// manifest of one policy, which takes the place of the one with its name; `-` reads standard input.
+pub(crate) struct PlannedPolicy {
+    /// Name of a policy: a `FleetPolicy` object of the API server `local`, or one among `--policies`. Or a file with
+    /// the manifest of one policy, which takes the place of the one with its name; `-` reads standard input.
     #[arg(value_name = "POLICY|FILE")]
     pub(crate) policy: String,
     /// Component that decides, instead of the one of the policy and without its digest: a path, or as in a policy.
@@ -71,7 +71,12 @@ impl PlanArgs {
         let mut reach = self.reach.clone();
         reach.policy_objects |= self.is_served() && self.reconcile.policies.is_none();
         let server = ServerArgs::read_only(reach);
-        RunArgs::asked(&self.dir, server, self.reconcile.clone(), Asked::Effects)
+        RunArgs::asked(
+            &self.dir,
+            server,
+            self.reconcile.clone(),
+            ReadOnlyTask::Effects,
+        )
     }
 
     /// Whether the connection `local` is an API server.

@@ -2,7 +2,7 @@
 
 use super::call::CallArgs;
 use super::name::parse_label;
-use super::run::{NamedContext, Reads, parse_context};
+use super::run::{NamedContext, SecretReadsArg, parse_context};
 use super::{PlaceArgs, TableFormat};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
@@ -57,13 +57,13 @@ pub(crate) struct ExplainArgs {
 /// Flags of `rbac`.
 #[derive(Debug, Args)]
 pub(crate) struct RbacArgs {
-    /// Folder or file with policies, also those that will be objects; `-` reads standard input. Default: the two bundled
-    /// policies.
+    /// Folder or file with policies, also those that will be objects; `-` reads standard input. Default: the two
+    /// bundled policies.
     #[arg(short = 'f', long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
     /// How to read Secrets whose exact names the policies do not give.
-    #[arg(long, value_enum, default_value_t = Reads::Watch)]
-    pub(crate) secret_reads: Reads,
+    #[arg(long, value_enum, default_value_t = SecretReadsArg::Watch)]
+    pub(crate) secret_reads: SecretReadsArg,
     /// Namespace that the agent runs in.
     #[arg(long, value_name = "NS", default_value = "transom", value_parser = parse_label)]
     pub(crate) namespace: String,

@@ -13,13 +13,13 @@ pub(crate) struct ReconcileArgs {
     /// Folder or file with policies; `-` reads standard input once. Default: the two bundled policies.
     #[arg(short = 'f', long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
-    /// Folder with the component files that policies name. Default: a policy file names components next to itself, below
-    /// the folder of policies; `FleetPolicy` objects name builtin components only.
+    /// Folder with the component files that policies name. Default: a policy file names components next to itself,
+    /// below the folder of policies; `FleetPolicy` objects name builtin components only.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
     /// Where components may come from, whatever policies name: `builtin`, `file`, ConfigMaps of the cluster `local` as
-    /// `configmap:NAMESPACE/NAME`, and repositories as `oci:REGISTRY/REPOSITORY`, where `*` matches any text; separated by
-    /// commas.
+    /// `configmap:NAMESPACE/NAME`, and repositories as `oci:REGISTRY/REPOSITORY`, where `*` matches any text; separated
+    /// by commas.
     #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
     pub(crate) sources: Sources,
     /// Flags of the calls of guests.

@@ -24,8 +24,8 @@ pub(crate) struct RunArgs {
     /// Memory limit in MiB of guests, compilations and documents together, in addition to the watched objects.
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
     pub(crate) memory_budget: u64,
-    /// Seconds between two looks at what the tags of components mean in their registries, with jitter; 0 for none. A tag
-    /// that moved is reported, and not followed.
+    /// Seconds between two looks at what the tags of components mean in their registries, with jitter; 0 for none. A
+    /// tag that moved is reported, and not followed.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub(crate) tag_resync_seconds: u32,
     /// Reconcile everything once, then exit.
@@ -39,12 +39,12 @@ pub(crate) struct RunArgs {
     pub(crate) log_format: LogFormat,
     /// Whether the agent is only asked, and writes nothing anywhere: never a flag of `run`.
     #[arg(skip)]
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<ReadOnlyTask>,
 }
 
 /// What an agent is asked that writes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ReadOnlyTask {
     /// What each reconcile reads, decides and would write.
     Everything,
     /// The effects of what each reconcile would write.
@@ -57,7 +57,7 @@ impl RunArgs {
         dir: &[NamedDir],
         server: ServerArgs,
         reconcile: ReconcileArgs,
-        asked: Asked,
+        asked: ReadOnlyTask,
     ) -> Self {
         Self {
             dir: dir.to_vec(),
@@ -137,7 +137,7 @@ impl WhereArgs {
                 kubeconfig: self.kubeconfig.clone(),
                 context: context.collect(),
                 policy_objects: false,
-                secret_reads: Reads::Strict,
+                secret_reads: SecretReadsArg::Strict,
             },
             read_only: false,
             lease_namespace: None,
@@ -146,7 +146,7 @@ impl WhereArgs {
             &self.dir,
             server,
             ReconcileArgs::default(),
-            Asked::Everything,
+            ReadOnlyTask::Everything,
         )
     }
 }
@@ -182,7 +182,8 @@ pub(crate) struct RollbackArgs {
 pub(crate) struct ApproveArgs {
     /// Name of the policy.
     pub(crate) policy: String,
-    /// The digest of the plan or of what is withheld, as `status.candidate.approve` or `status.limits.approve` shows it.
+    /// The digest of the plan or of what is withheld, as `status.candidate.approve` or `status.limits.approve` shows
+    /// it.
     pub(crate) digest: String,
     /// Where it lies.
     #[command(flatten)]
@@ -216,7 +217,12 @@ impl StatusArgs {
     /// The run that would do what is asked about.
     pub(crate) fn as_run(&self) -> RunArgs {
         let server = ServerArgs::read_only(self.reach.clone());
-        RunArgs::asked(&self.dir, server, self.reconcile.clone(), Asked::Everything)
+        RunArgs::asked(
+            &self.dir,
+            server,
+            self.reconcile.clone(),
+            ReadOnlyTask::Everything,
+        )
     }
 }
 
@@ -230,8 +236,8 @@ pub(crate) struct ServerArgs {
     /// `--once` they are printed on standard output as by `render --diff`, with credentials redacted.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Leader election: write only while holding the Lease in this namespace of `local`, or of the first context if none is
-    /// named `local`.
+    /// Leader election: write only while holding the Lease in this namespace of `local`, or of the first context if
+    /// none is named `local`.
     #[arg(long, value_name = "NS", conflicts_with = "once", value_parser = parse_label)]
     pub(crate) lease_namespace: Option<String>,
 }
@@ -260,24 +266,25 @@ pub(crate) struct ReachArgs {
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
     /// How to read Secrets whose names are not known before a primary exists.
-    #[arg(long, value_enum, default_value_t = Reads::Watch)]
-    pub(crate) secret_reads: Reads,
+    #[arg(long, value_enum, default_value_t = SecretReadsArg::Watch)]
+    pub(crate) secret_reads: SecretReadsArg,
 }
 
 /// How Secrets are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Reads {
-    /// Watch Secrets of type Opaque, or of TLS and pull secrets where a policy reads their keys; needs the permission to list Secrets.
+pub(crate) enum SecretReadsArg {
+    /// Watch Secrets of type Opaque, or of TLS and pull secrets where a policy reads their keys; needs the permission
+    /// to list Secrets.
     Watch,
     /// Get each Secret by its exact name.
     Strict,
 }
 
-impl From<Reads> for SecretReads {
-    fn from(reads: Reads) -> Self {
+impl From<SecretReadsArg> for SecretReads {
+    fn from(reads: SecretReadsArg) -> Self {
         match reads {
-            Reads::Watch => Self::Watch,
-            Reads::Strict => Self::Strict,
+            SecretReadsArg::Watch => Self::Watch,
+            SecretReadsArg::Strict => Self::Strict,
         }
     }
 }

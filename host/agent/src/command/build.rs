@@ -2,7 +2,7 @@
 
 use crate::args::BuildArgs;
 use crate::command::{cases, component};
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,9 @@ struct Built {
 /// Compiles the crate, writes its component with the cases of the crate in it, and prints what it is.
 ///
 /// # Errors
-/// When the folder holds no crate of a guest, when it cannot be compiled, when a case cannot be read, and as `componentize`.
-pub(crate) fn build(args: &BuildArgs, screen: &Screen) -> anyhow::Result<Ending> {
+/// When the folder holds no crate of a guest, when it cannot be compiled, when a case cannot be read, and as
+/// `componentize`.
+pub(crate) fn build(args: &BuildArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let folder = args.folder.display();
     let Built { package, module } = compile(&args.folder)
         .with_context(|| format!("failed to build the guest in `{folder}`"))?;

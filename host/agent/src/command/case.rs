@@ -11,12 +11,12 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use transom_cluster::directory::Directory;
-use transom_core::document::{Limits, flatten_list, parse_many};
+use transom_core::document::{ParseLimits, flatten_list, parse_many};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 
 /// Limits of one file of a case.
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: ParseLimits = ParseLimits {
     bytes: 64 << 20,
     nodes: 4_000_000,
     depth: 100,
@@ -24,27 +24,27 @@ pub(crate) const LIMITS: Limits = Limits {
 
 /// The objects of a file, and the `Case` among them.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct GivenFile {
     /// Everything but the case.
     pub(crate) objects: Vec<Value>,
     /// The case, when there is one.
-    pub(crate) case: Option<Case>,
+    pub(crate) case: Option<CaseFacts>,
 }
 
 /// What is given beside objects: time, facts about the agent, settings and names laid over the policy's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Case {
+pub(crate) struct CaseFacts {
     /// The time, as Kubernetes writes it.
     pub(crate) now: Option<String>,
     /// Facts about the agent.
     pub(crate) agent: AgentSpec,
     /// Settings by role of the guest.
-    pub(crate) settings: Settings,
+    pub(crate) settings: CaseSettings,
     /// Templates of `grant.names`, for what the settings go beyond; they replace the policy's one by one.
     pub(crate) names: Map<String, Value>,
     /// Objects that vanish in the change, with `then.yaml`.
-    pub(crate) gone: Vec<Reference>,
+    pub(crate) gone: Vec<CaseReference>,
 }
 
 /// Facts about the agent.
@@ -60,7 +60,7 @@ pub(crate) struct AgentSpec {
 /// Settings by role of the guest; they replace the policy's key by key.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Settings {
+pub(crate) struct CaseSettings {
     /// Of the trigger guest.
     pub(crate) trigger: Map<String, Value>,
     /// Of the decide guest.
@@ -70,7 +70,7 @@ pub(crate) struct Settings {
 /// An object by name, as cases write it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Reference {
+pub(crate) struct CaseReference {
     /// Group and version; not needed where the kind says enough.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) api_version: String,
@@ -83,7 +83,7 @@ pub(crate) struct Reference {
     pub(crate) name: String,
 }
 
-impl Given {
+impl GivenFile {
     /// Reads a file.
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl Given {
         Self::parse(&bytes, Path::new("-"))
     }
 
-    /// Reads a regular file that holds a case. `None` when there is no such file, no case in it, or a document that cannot
-    /// be read: then the directory reports errors document by document.
+    /// Reads a regular file that holds a case. `None` when there is no such file, no case in it, or a document that
+    /// cannot be read: then the directory reports errors document by document.
     pub(crate) fn with_case(path: &Path) -> Option<Self> {
         // A large file is neither kept nor parsed only to find no case in it.
         let may_hold_one = input::holds(File::open(path).ok()?, b"Case").ok()?;
@@ -145,8 +145,9 @@ fn is_case(value: &Value) -> bool {
         && text("apiVersion").is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
-/// Puts objects into a directory in memory, in place of what was put there before. Those that bear the agent's stamp are
-/// put there as if the agent had written them. Of two that are the same object the directory uses neither, as in a folder.
+/// Puts objects into a directory in memory, in place of what was put there before. Those that bear the agent's stamp
+/// are put there as if the agent had written them. Of two that are the same object the directory uses neither, as in a
+/// folder.
 pub(crate) fn put(directory: &Directory, objects: &[Value]) {
     let mut places = BTreeMap::<String, usize>::new();
     for object in objects {
@@ -183,7 +184,7 @@ fn place(object: &ObjectRef) -> String {
     format!("{version}/{}/{namespace}/{}.json", object.kind, object.name)
 }
 
-impl Reference {
+impl CaseReference {
     /// The reference to an object whose kind implies its group and version.
     pub(crate) fn of(object: &ObjectRef) -> Self {
         Self {
@@ -208,7 +209,7 @@ impl Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for CaseReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.kind)?;
         if let Some(namespace) = &self.namespace {

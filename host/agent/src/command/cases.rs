@@ -11,7 +11,7 @@ mod update;
 use crate::args::{TableFormat, TestArgs};
 use crate::command::block_on;
 use crate::command::engine;
-use crate::output::{Ending, Screen, Tint, Tinted};
+use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::telemetry;
 use anyhow::{Context as _, bail};
 pub(super) use bench::bench;
@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use transom_artifacts::folder::Folder;
-use transom_engine::{Engine, Limits};
+use transom_engine::{CallLimits, Engine};
 pub(super) use travelling::of_crate;
 use update::Came;
 
@@ -29,7 +29,7 @@ use update::Came;
 const FILES: [&str; 3] = ["given.yaml", "expected.yaml", "then.yaml"];
 
 /// One case and its result.
-struct Verdict {
+struct CaseVerdict {
     case: PathBuf,
     /// How the result differs from what is expected, line by line; empty when it does not.
     differences: Vec<String>,
@@ -37,7 +37,7 @@ struct Verdict {
     updated: bool,
 }
 
-impl Verdict {
+impl CaseVerdict {
     fn failed(&self) -> bool {
         !self.updated && !self.differences.is_empty()
     }
@@ -45,16 +45,16 @@ impl Verdict {
 
 /// What was loaded for one case and is used again for the next.
 #[derive(Default)]
-struct Warm {
-    policies: policy::Warm,
-    guests: guest::Warm,
+struct WarmRunner {
+    policies: policy::WarmRevisions,
+    guests: guest::WarmGuests,
 }
 
 /// Runs every case below a path.
 ///
 /// # Errors
 /// When there is no case, or the engine cannot be made.
-pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     telemetry::start_beside_output();
     if let Some(component) = travelling::named(&args.path) {
         let verdicts = travelling::test(component, args)?;
@@ -75,18 +75,18 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
         );
     }
     // The agent that will run the policies may allow more than the default.
-    let engine = engine::engine(Limits::LARGEST)?;
+    let engine = engine::engine(CallLimits::LARGEST)?;
     let named = args
         .component
         .as_deref()
         .map(|component| only_guest(&cases, component))
         .transpose()?;
-    let mut warm = Warm {
-        guests: guest::Warm::naming(named),
-        ..Warm::default()
+    let mut warm = WarmRunner {
+        guests: guest::WarmGuests::naming(named),
+        ..WarmRunner::default()
     };
     let verdicts = block_on(async {
-        let mut verdicts: Vec<Verdict> = Vec::with_capacity(cases.len());
+        let mut verdicts: Vec<CaseVerdict> = Vec::with_capacity(cases.len());
         for case in cases {
             verdicts.push(run_case(&engine, case, &mut warm, args.update).await);
         }
@@ -100,7 +100,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<Ending> {
 }
 
 /// Prints what became of cases.
-fn report(verdicts: &[Verdict], format: TableFormat, screen: &Screen) -> Ending {
+fn report(verdicts: &[CaseVerdict], format: TableFormat, screen: &Screen) -> CommandEnd {
     match format {
         TableFormat::Table => table(verdicts, screen),
         TableFormat::Json => {
@@ -108,7 +108,7 @@ fn report(verdicts: &[Verdict], format: TableFormat, screen: &Screen) -> Ending 
             screen.json(&rows.collect::<Vec<_>>());
         }
     }
-    Ending::failed_if(verdicts.iter().any(Verdict::failed))
+    CommandEnd::failed_if(verdicts.iter().any(CaseVerdict::failed))
 }
 
 /// The crate of the one guest that `--component` is for, and the value of the flag.
@@ -199,14 +199,19 @@ fn read(case: &Path, name: &str, most: usize) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Runs one case. With `updates`, writes the result as the expectation when that makes the case pass.
-async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool) -> Verdict {
+async fn run_case(
+    engine: &Engine,
+    case: PathBuf,
+    warm: &mut WarmRunner,
+    updates: bool,
+) -> CaseVerdict {
     let expected = case.join("expected.yaml");
     // A new case consists of `given.yaml`.
     let is_new =
         updates && fs::symlink_metadata(&expected).is_err() && case.join("given.yaml").is_file();
     if is_new && let Err(error) = fs::write(&expected, "") {
         let differences = vec![format!("failed to write `{}`: {error}", expected.display())];
-        return Verdict {
+        return CaseVerdict {
             case,
             differences,
             updated: false,
@@ -242,7 +247,7 @@ async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool
             differences.push(difference);
         }
     }
-    Verdict {
+    CaseVerdict {
         case,
         differences,
         updated,
@@ -253,7 +258,7 @@ async fn run_case(engine: &Engine, case: PathBuf, warm: &mut Warm, updates: bool
 async fn one(
     engine: &Engine,
     case: &Path,
-    warm: &mut Warm,
+    warm: &mut WarmRunner,
 ) -> anyhow::Result<(Vec<String>, Option<Came>)> {
     whole(case)?;
     let (differences, came) = match guest::crate_above(case) {
@@ -263,11 +268,11 @@ async fn one(
     Ok((differences, Some(came)))
 }
 
-fn table(verdicts: &[Verdict], screen: &Screen) {
+fn table(verdicts: &[CaseVerdict], screen: &Screen) {
     for verdict in verdicts {
         let word = match verdict {
             _ if verdict.failed() => Tinted::new("FAILED", Tint::Red, 7),
-            Verdict { updated: true, .. } => Tinted::new("updated", Tint::Yellow, 7),
+            CaseVerdict { updated: true, .. } => Tinted::new("updated", Tint::Yellow, 7),
             _ => Tinted::new("passed", Tint::Green, 7),
         };
         screen.line_of(&word, format_args!("  {}", verdict.case.display()));

@@ -1,7 +1,7 @@
 //! Ends other programs that the agent starts, such as credential plugins, together with the agent, however it ends. The
 //! agent's own compiler process ends when the pipe that it reads is closed.
 
-use crate::output::Ending;
+use crate::output::CommandEnd;
 use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 use std::ffi::OsString;
@@ -45,13 +45,13 @@ fn end_with(parent: i32) -> anyhow::Result<()> {
 
 /// Becomes another program that ends with the agent. When it cannot, returns the exit code and prints nothing, because
 /// that would pass for the program's own output.
-pub(crate) fn become_program(parent: i32, words: &[OsString]) -> anyhow::Result<Ending> {
+pub(crate) fn become_program(parent: i32, words: &[OsString]) -> anyhow::Result<CommandEnd> {
     let (program, rest) = words
         .split_first()
         .context("failed to run a program: none is named")?;
     end_with(parent)?;
     // `exec` returns only when it fails.
-    Ok(Ending::Code(
+    Ok(CommandEnd::Code(
         match Command::new(program).args(rest).exec().kind() {
             ErrorKind::NotFound => NOT_FOUND,
             _ => NOT_RUN,

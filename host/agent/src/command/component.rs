@@ -4,15 +4,15 @@ mod grant;
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
 use crate::command::{place, replace_file};
-use crate::output::{Ending, Screen};
-use crate::policies::cases::{Failed, check};
+use crate::output::{CommandEnd, Screen};
+use crate::policies::cases::{CasesFailed, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 use transom_artifacts::{Location, builtin_names};
-use transom_core::cases::Case;
+use transom_core::cases::GuestCase;
 use transom_core::contract::description::{Description, Role};
 use transom_engine::{Capability, Engine, EngineOptions, Inspection, with_cases};
 use wit_component::ComponentEncoder;
@@ -28,9 +28,9 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 ///
 /// # Errors
 /// When it cannot be read or compiled.
-pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let found = place::find(&args.component, &args.from, false);
-    let place::Found {
+    let place::ReadComponent {
         location, artifact, ..
     } = found.map_err(
         |error| match builtin_names().any(|name| name == args.component) {
@@ -47,7 +47,7 @@ pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<End
         TableFormat::Table => print(&location, &found, screen),
     }
     let failed = found.description.is_err() || found.cases.is_err();
-    Ok(Ending::failed_if(failed))
+    Ok(CommandEnd::failed_if(failed))
 }
 
 /// The names of the capabilities that it would need.
@@ -140,22 +140,23 @@ fn as_json(location: &Location, found: &Inspection) -> Value {
 ///
 /// # Errors
 /// As for [`make`].
-pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     make(&args.module, &args.output, Vec::new(), screen)
 }
 
-/// Writes the component of a module with the cases that travel with it, and prints what it is. A component that the agent
-/// would not load is not written; one whose cases fail is, because `transom test` needs it to show the difference.
+/// Writes the component of a module with the cases that travel with it, and prints what it is. A component that the
+/// agent would not load is not written; one whose cases fail is, because `transom test` needs it to show the
+/// difference.
 ///
 /// # Errors
-/// When the module cannot be read, is none, or names no world; when the cases exceed a limit; and when the component cannot
-/// be written.
+/// When the module cannot be read, is none, or names no world; when the cases exceed a limit; and when the component
+/// cannot be written.
 pub(super) fn make(
     module: &Path,
     output: &Path,
-    cases: Vec<Case>,
+    cases: Vec<GuestCase>,
     screen: &Screen,
-) -> anyhow::Result<Ending> {
+) -> anyhow::Result<CommandEnd> {
     let (from, to) = (module.display(), output.display());
     let module = read(module).with_context(|| format!("failed to read `{from}`"))?;
     let component =
@@ -171,7 +172,7 @@ pub(super) fn make(
         screen.note(format_args!(
             "{from}: no component was written, because the agent would not load it: {reason}: {error}"
         ));
-        return Ok(Ending::Failed);
+        return Ok(CommandEnd::Failed);
     }
     write(output, &component).with_context(|| format!("failed to write `{to}`"))?;
     let (bytes, world) = (component.len(), world(&found).unwrap_or("unknown world"));
@@ -186,14 +187,14 @@ pub(super) fn make(
     ));
     if let Some(role) = found.world {
         let guest = engine.load(&component, role, &found.needs)?;
-        if let Err(Failed::Refused(reason, why)) = check(&engine, &guest, &component) {
+        if let Err(CasesFailed::Refused(reason, why)) = check(&engine, &guest, &component) {
             let reason = reason.as_str();
             screen.warn(format_args!(
                 "no policy would begin to use this component: {reason}: {why}"
             ));
         }
     }
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

@@ -9,9 +9,9 @@ use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::Cluster;
-use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
+use transom_cluster::directory::{Directory, DirectoryOptions, SizeLimits};
 use transom_cluster::kubernetes::{
-    Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions, Settings,
+    ConnectSettings, Kubernetes, KubernetesOptions, Leadership, Leading, LeaseOptions,
 };
 use transom_core::lease::Timing;
 use transom_core::reference::LOCAL;
@@ -36,7 +36,7 @@ pub(crate) async fn open(args: &RunArgs) -> anyhow::Result<Connections> {
             .context
             .clone()
             .unwrap_or_else(|| "the API server".to_owned());
-        let settings = Settings::read(options).await?;
+        let settings = ConnectSettings::read(options).await?;
         telemetry::connection::uses(settings.name(), settings.context(), &settings.server());
         opened.push((what, Kubernetes::start(settings)?));
     }
@@ -114,10 +114,10 @@ fn check(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 /// The size limits of a directory.
-pub(crate) fn limits(max_object_bytes: usize) -> Limits {
-    Limits {
+pub(crate) fn limits(max_object_bytes: usize) -> SizeLimits {
+    SizeLimits {
         object_bytes: max_object_bytes,
-        ..Limits::default()
+        ..SizeLimits::default()
     }
 }
 

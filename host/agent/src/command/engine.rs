@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use transom_artifacts::builtin_digests;
 use transom_core::kubeconfig::COST;
 use transom_core::share::budget::{Budget, Costs};
-use transom_engine::{COMPILING_BYTES, Compiler, Engine, EngineOptions, Limits};
+use transom_engine::{COMPILING_BYTES, CallLimits, Compiler, Engine, EngineOptions};
 
 /// Maximum processor time for compiling one component, in seconds.
 const COMPILING_SECONDS: u64 = 30;
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 ///
 /// # Errors
 /// The limit that does not.
-pub(super) fn check_limits(engine: &Engine, strict: &Limits) -> anyhow::Result<()> {
+pub(super) fn check_limits(engine: &Engine, strict: &CallLimits) -> anyhow::Result<()> {
     engine
         .self_check(strict)
         .context("failed to start: guests cannot be run safely on this machine")
@@ -48,7 +48,7 @@ pub(super) fn budget(args: &RunArgs) -> anyhow::Result<Budget> {
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn engine(limits: Limits) -> anyhow::Result<Engine> {
+pub(crate) fn engine(limits: CallLimits) -> anyhow::Result<Engine> {
     within(&Budget::default(), limits)
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn engine(limits: Limits) -> anyhow::Result<Engine> {
 ///
 /// # Errors
 /// When it cannot be made.
-pub(super) fn within(budget: &Budget, limits: Limits) -> anyhow::Result<Engine> {
+pub(super) fn within(budget: &Budget, limits: CallLimits) -> anyhow::Result<Engine> {
     let concurrency = u32::try_from(budget.calls).unwrap_or(u32::MAX);
     let compiler = Some(Compiler {
         program: child::PROGRAM.into(),
@@ -93,7 +93,7 @@ mod tests {
     fn a_limit_that_does_not_stop_a_guest_stops_the_start() {
         let engine = Engine::new(EngineOptions::default()).unwrap();
         assert!(check_limits(&engine, &Engine::STRICT).is_ok());
-        let loose = Limits {
+        let loose = CallLimits {
             memory_bytes: 16 << 20,
             ..Engine::STRICT
         };

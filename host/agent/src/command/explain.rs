@@ -2,19 +2,19 @@
 
 use crate::args::ExplainArgs;
 use crate::command::place;
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use transom_api::{KnownReason, Reason};
 use transom_artifacts::{Location, builtin_names};
-use transom_core::catalogue::guest::Guest;
+use transom_core::catalogue::guest::GuestFacts;
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
 
 /// Meaning and remedy of a reason, as the agent or one of these guests declares it.
 pub(crate) fn declared<'g>(
-    guests: impl Iterator<Item = &'g Guest>,
+    guests: impl Iterator<Item = &'g GuestFacts>,
     reason: &Reason,
 ) -> (String, String) {
     if let Reason::Known(word) = reason {
@@ -30,9 +30,10 @@ pub(crate) fn declared<'g>(
 ///
 /// # Errors
 /// When neither the agent nor one of the guests has this word, or a guest cannot be loaded.
-pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let mut known = of_the_agent();
-    let is_known = |known: &[Entry], wanted: &String| known.iter().any(|entry| entry.is(wanted));
+    let is_known =
+        |known: &[ExplainedWord], wanted: &String| known.iter().any(|entry| entry.is(wanted));
     // No guest has a word of the agent, and guests take long to load.
     let is_enough = args.reasons.iter().all(|wanted| is_known(&known, wanted));
     if args.reasons.is_empty() || !is_enough || names_guests(args) {
@@ -45,7 +46,7 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
                 entry.word, entry.whose, entry.meaning
             ));
         }
-        return Ok(Ending::Right);
+        return Ok(CommandEnd::Right);
     }
     let mut wanted = args.reasons.iter();
     if let Some(wanted) = wanted.find(|wanted| !is_known(&known, wanted)) {
@@ -69,18 +70,18 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<End
             screen.line(format_args!("  What to do:    {}", entry.remedy));
         }
     }
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 /// One word with its explanation.
-struct Entry {
+struct ExplainedWord {
     word: String,
     whose: String,
     meaning: String,
     remedy: String,
 }
 
-impl Entry {
+impl ExplainedWord {
     fn is(&self, wanted: &str) -> bool {
         self.word.eq_ignore_ascii_case(wanted)
     }
@@ -113,8 +114,8 @@ cause Resync: The agent reconciles every primary periodically, even without a wa
 cause Swapped: The policy or one of its components changed.";
 
 /// The agent's reasons, then its other words.
-fn of_the_agent() -> Vec<Entry> {
-    let reasons = KnownReason::ALL.iter().map(|word| Entry {
+fn of_the_agent() -> Vec<ExplainedWord> {
+    let reasons = KnownReason::ALL.iter().map(|word| ExplainedWord {
         word: word.as_str().to_owned(),
         whose: "agent".to_owned(),
         meaning: word.meaning().to_owned(),
@@ -123,7 +124,7 @@ fn of_the_agent() -> Vec<Entry> {
     let others = OTHER_WORDS.lines().filter_map(|line| {
         let (word, meaning) = line.split_once(": ")?;
         let (whose, word) = word.split_once(' ')?;
-        Some(Entry {
+        Some(ExplainedWord {
             word: word.to_owned(),
             whose: whose.to_owned(),
             meaning: meaning.to_owned(),
@@ -134,10 +135,10 @@ fn of_the_agent() -> Vec<Entry> {
 }
 
 /// The reasons that guests declare: the named guests, else the builtin ones.
-fn of_guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> {
+fn of_guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<ExplainedWord>> {
     let mut entries = Vec::new();
     for guest in guests(args, screen)? {
-        entries.extend(guest.reasons.into_iter().map(|reason| Entry {
+        entries.extend(guest.reasons.into_iter().map(|reason| ExplainedWord {
             word: reason.name,
             whose: guest.name.clone(),
             meaning: reason.meaning,
@@ -147,8 +148,8 @@ fn of_guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Entry>> 
     Ok(entries)
 }
 
-/// How the guests that the flags name describe themselves, each once; without flags, the builtin guests. A component of a
-/// policy that cannot be read is left out with a note, because the others still explain their words.
+/// How the guests that the flags name describe themselves, each once; without flags, the builtin guests. A component of
+/// a policy that cannot be read is left out with a note, because the others still explain their words.
 fn guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Description>> {
     let engine = Engine::new(EngineOptions::default())?;
     let describe = |location: Location| {

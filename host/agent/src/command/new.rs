@@ -1,7 +1,7 @@
 //! `transom new`: makes the crate of a guest, with its cases and a policy, from the files in `guest/templates`.
 
 use crate::args::{NewArgs, NewGuest};
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ const NAME: &str = "my-guest";
 const SDK: &str = "\"../transom/guest/sdk\"";
 
 /// The files of a template: where each lies in the crate, and its text.
-type Files = &'static [(&'static str, &'static str)];
+type TemplateFiles = &'static [(&'static str, &'static str)];
 
 /// Takes files from a folder of `guest/templates`, each with its place in the crate.
 macro_rules! files {
@@ -23,13 +23,13 @@ macro_rules! files {
 }
 
 /// The same for every guest.
-const COMMON: Files = files!("":
+const COMMON: TemplateFiles = files!("":
     "Cargo.toml" = "manifest.toml",
     "build.rs" = "build.rs",
     ".gitignore" = "gitignore",
 );
 
-const TAINTS: Files = files!("taints/":
+const TAINTS: TemplateFiles = files!("taints/":
     "src/lib.rs" = "lib.rs",
     "policy.yaml" = "policy.yaml",
     "given.yaml" = "given.yaml",
@@ -43,7 +43,7 @@ const TAINTS: Files = files!("taints/":
     "cases/wrong-setting/expected.yaml" = "cases/wrong-setting/expected.yaml",
 );
 
-const KUBECONFIG: Files = files!("kubeconfig/":
+const KUBECONFIG: TemplateFiles = files!("kubeconfig/":
     "src/lib.rs" = "lib.rs",
     "policy.yaml" = "policy.yaml",
     "cases/needs/given.yaml" = "cases/needs/given.yaml",
@@ -54,7 +54,7 @@ const KUBECONFIG: Files = files!("kubeconfig/":
     "cases/source-missing/expected.yaml" = "cases/source-missing/expected.yaml",
 );
 
-const TRIGGER: Files = files!("trigger/":
+const TRIGGER: TemplateFiles = files!("trigger/":
     "src/lib.rs" = "lib.rs",
     "policy.yaml" = "policy.yaml",
     "given.yaml" = "given.yaml",
@@ -70,7 +70,7 @@ const TRIGGER: Files = files!("trigger/":
     "cases/becomes-available/expected.yaml" = "cases/becomes-available/expected.yaml",
 );
 
-const OBJECTS: Files = files!("objects/":
+const OBJECTS: TemplateFiles = files!("objects/":
     "src/lib.rs" = "lib.rs",
     "policy.yaml" = "policy.yaml",
     "given.yaml" = "given.yaml",
@@ -82,7 +82,7 @@ const OBJECTS: Files = files!("objects/":
     "cases/without-env/expected.yaml" = "cases/without-env/expected.yaml",
 );
 
-fn template(guest: NewGuest) -> Files {
+fn template(guest: NewGuest) -> TemplateFiles {
     match guest {
         NewGuest::Taints => TAINTS,
         NewGuest::Kubeconfig => KUBECONFIG,
@@ -95,7 +95,7 @@ fn template(guest: NewGuest) -> Files {
 ///
 /// # Errors
 /// When the SDK is not there, and when the folder exists or cannot be written.
-pub(crate) fn new(args: &NewArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn new(args: &NewArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let (name, sdk) = (args.name.as_str(), sdk(&args.sdk)?);
     let folder = Path::new(name);
     fs::create_dir(folder).map_err(|error| match error.kind() {
@@ -119,7 +119,7 @@ pub(crate) fn new(args: &NewArgs, screen: &Screen) -> anyhow::Result<Ending> {
     screen.text(&format!(
         "\nNext:\n  cd {name}\n  cargo test\n  transom build\n  transom test .\n  transom validate policy.yaml\n"
     ));
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -5,23 +5,23 @@ use crate::command::{block_on, child};
 use crate::policies::{Written, objects};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
-use transom_artifacts::{Artifact, Base, Contents, Gathered, Location, MAX_BYTES};
+use transom_artifacts::{Artifact, Base, Contents, GatheredComponents, Location, MAX_BYTES};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions};
 use transom_core::reference::{LOCAL, ObjectRef};
 
 /// A component that was read.
-pub(crate) struct Found {
+pub(crate) struct ReadComponent {
     pub(crate) location: Location,
     pub(crate) artifact: Artifact,
     /// What was read for it, with its signatures if they were wanted.
-    pub(crate) gathered: Gathered,
+    pub(crate) gathered: GatheredComponents,
 }
 
 /// Reads a component from any place.
 ///
 /// # Errors
 /// When it cannot be read or pulled.
-pub(crate) fn find(text: &str, from: &PlaceArgs, signed: bool) -> anyhow::Result<Found> {
+pub(crate) fn find(text: &str, from: &PlaceArgs, signed: bool) -> anyhow::Result<ReadComponent> {
     let location = Location::anywhere(text).map_err(anyhow::Error::msg)?;
     read(location, from, signed)
 }
@@ -30,8 +30,12 @@ pub(crate) fn find(text: &str, from: &PlaceArgs, signed: bool) -> anyhow::Result
 ///
 /// # Errors
 /// When it cannot be read or pulled.
-pub(crate) fn read(location: Location, from: &PlaceArgs, signed: bool) -> anyhow::Result<Found> {
-    let mut gathered = Gathered::default();
+pub(crate) fn read(
+    location: Location,
+    from: &PlaceArgs,
+    signed: bool,
+) -> anyhow::Result<ReadComponent> {
+    let mut gathered = GatheredComponents::default();
     if let Some(image) = location.image() {
         let images = from.registry.images();
         let pulled = block_on(async { images.pull(image, signed).await })?;
@@ -42,7 +46,7 @@ pub(crate) fn read(location: Location, from: &PlaceArgs, signed: bool) -> anyhow
             .with_context(|| format!("failed to read `{location}`"))?;
     }
     let artifact = location.fetch(None, &gathered)?;
-    Ok(Found {
+    Ok(ReadComponent {
         location,
         artifact,
         gathered,
@@ -80,7 +84,7 @@ pub(crate) fn policies(args: &ClusterArgs) -> anyhow::Result<Vec<Written>> {
 async fn read_parts(
     location: &Location,
     args: &ClusterArgs,
-    gathered: &mut Gathered,
+    gathered: &mut GatheredComponents,
 ) -> anyhow::Result<()> {
     let cluster = connect(args).await?;
     let beside = location.signature();

@@ -10,18 +10,18 @@ use crate::command::run::{self, Prepared};
 use crate::command::{block_on, explain, summary};
 use crate::controller::Controller;
 use crate::controller::account::Account;
-use crate::output::{Ending, Screen};
-use crate::policies::Found;
-use crate::policies::active::Changes;
+use crate::output::{CommandEnd, Screen};
+use crate::policies::FoundPolicies;
+use crate::policies::active::PolicyChanges;
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transom_api::{KnownReason, Reason, State};
-use transom_core::catalogue::Change;
-use transom_core::catalogue::guest::Guest;
-use transom_core::plan::fleet::{Beside, FleetPlan, Listed, Planned, Writes};
+use transom_core::catalogue::PolicyChange;
+use transom_core::catalogue::guest::GuestFacts;
+use transom_core::plan::fleet::{Beside, FleetPlan, Listed, PlannedPrimary, Writes};
 use transom_core::work::Key;
 
 /// The maximum size of a plan that is printed, in bytes of JSON.
@@ -74,11 +74,11 @@ struct Results(
 ///
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or there is no such policy.
-pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     block_on(work(args, screen))?
 }
 
-async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
+async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let mut run = args.as_run();
     run.reconcile.sources = candidate::sources(run.reconcile.sources, &args.candidate)?;
     run::check_policies(&run.reconcile)?;
@@ -92,7 +92,7 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     begun.await.context("failed to start the policies")?;
     if let Err(failure) = controller.connections.policies_listed() {
         screen.note(format_args!("{}", failure.message));
-        return Ok(Ending::Failed);
+        return Ok(CommandEnd::Failed);
     }
     let written = swap.written().context("failed to read the policies")?;
     let components = run.reconcile.components.as_deref();
@@ -120,20 +120,21 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<Ending> {
     // The process ends next; to free a whole fleet object by object would only take time.
     std::mem::forget((controller, swap, told));
     Ok(match failed || unread || refused {
-        true => Ending::Failed,
-        false if args.exit_code && would_change => Ending::WouldChange,
-        false => Ending::Right,
+        true => CommandEnd::Failed,
+        false if args.exit_code && would_change => CommandEnd::WouldChange,
+        false => CommandEnd::Right,
     })
 }
 
-/// What the reconciles came to: those of the active revision, where the planned one is another, and those of the planned one.
+/// What the reconciles came to: those of the active revision, where the planned one is another, and those of the
+/// planned one.
 async fn results(
     controller: &Arc<Controller>,
     swap: &mut Swap,
-    planned: candidate::Planned,
+    planned: candidate::PlanRequest,
     screen: &Screen,
 ) -> (Option<Results>, Results) {
-    let candidate::Planned {
+    let candidate::PlanRequest {
         name,
         policies,
         replaces,
@@ -144,21 +145,30 @@ async fn results(
     if replaces || controller.queue(&name).is_none() {
         let changes = exchange(controller, swap, policies).await;
         // Any other change has nothing reconciled.
-        let reconciles =
-            |change| matches!(change, Change::Loaded | Change::Swapped | Change::Bounded);
+        let reconciles = |change| {
+            matches!(
+                change,
+                PolicyChange::Loaded | PolicyChange::Swapped | PolicyChange::Bounded
+            )
+        };
         let mut of_policy = changes.iter().filter(|(changed, _)| **changed == *name);
         exchanged = of_policy.any(|(_, change)| reconciles(*change));
         run::drive(controller, screen).await;
     }
     match before {
-        // A manifest that says the same in other words reconciles nothing anew: its plan is that of the policy as it is.
+        // A manifest that says the same in other words reconciles nothing anew: its plan is that of the policy as it
+        // is.
         Some(before) if !exchanged => (None, before),
         before => (before, take_results(controller, &name)),
     }
 }
 
 /// Puts other policies to work, as if the agent had just seen them.
-async fn exchange(controller: &Arc<Controller>, swap: &mut Swap, policies: Found) -> Changes {
+async fn exchange(
+    controller: &Arc<Controller>,
+    swap: &mut Swap,
+    policies: FoundPolicies,
+) -> PolicyChanges {
     controller.accounts.clear();
     let changes = swap.exchange(policies).await;
     let active = swap.active().clone();
@@ -206,13 +216,15 @@ fn told(
         writes
             .iter()
             .zip(reasons.values())
-            .map(|((key, (state, writes)), (reason, message))| Planned {
-                key,
-                state: *state,
-                reason: reason.as_str(),
-                message,
-                writes,
-            });
+            .map(
+                |((key, (state, writes)), (reason, message))| PlannedPrimary {
+                    key,
+                    state: *state,
+                    reason: reason.as_str(),
+                    message,
+                    writes,
+                },
+            );
     let listed = match limit == Listed::default().primaries {
         true => Listed::default(),
         false => Listed {
@@ -230,7 +242,7 @@ fn told(
         .zip(reasons.values())
         .filter(|((state, _), _)| *state != State::Applied);
     let spec = &revision.policy;
-    let component = |text: &str, guest: &Guest| Component {
+    let component = |text: &str, guest: &GuestFacts| Component {
         component: text.to_owned(),
         digest: guest.digest.to_string(),
     };

@@ -3,7 +3,7 @@
 use crate::args::PolicyInitArgs;
 use crate::command::component::needs;
 use crate::command::place;
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use anyhow::Context as _;
 use std::env;
 use std::path::Path;
@@ -15,8 +15,8 @@ use transom_engine::{Engine, EngineOptions};
 ///
 /// # Errors
 /// When the component cannot be read or loaded, or asks for nothing that a policy can grant.
-pub(crate) fn init(args: &PolicyInitArgs, screen: &Screen) -> anyhow::Result<Ending> {
-    let place::Found {
+pub(crate) fn init(args: &PolicyInitArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
+    let place::ReadComponent {
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
     let failed = || format!("failed to write a policy for `{location}`");
@@ -40,7 +40,7 @@ pub(crate) fn init(args: &PolicyInitArgs, screen: &Screen) -> anyhow::Result<End
         ));
     }
     screen.text(&text);
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 /// The component as a policy in the current folder names it.

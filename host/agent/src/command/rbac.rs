@@ -3,7 +3,7 @@
 mod values;
 
 use crate::args::{RbacArgs, RbacFormat};
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use crate::policies::{self, Written};
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -12,7 +12,9 @@ use std::sync::Arc;
 use transom_artifacts::Location;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
-use transom_core::rights::{self, AnyOf, Asked, Objects, Own, Right, Rights, Verb, kinds};
+use transom_core::rights::{
+    self, AgentDuties, AnyOf, CoveredObjects, Right, Rights, RightsRequest, Verb, kinds,
+};
 
 /// The version of roles and bindings.
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -23,14 +25,14 @@ const API_GROUP: &str = "rbac.authorization.k8s.io";
 ///
 /// # Errors
 /// When the policies cannot be read at all, or values are asked for without them.
-pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     if args.output == RbacFormat::Values && args.policies.is_none() {
         bail!(
             "failed to print values: name your own policies with --policies; the chart has the bundled ones"
         );
     }
     let Some(found) = policies(args, screen)? else {
-        return Ok(Ending::Failed);
+        return Ok(CommandEnd::Failed);
     };
     let (policies, manifests): (Vec<Policy>, Vec<Value>) = found.into_iter().unzip();
     note_others(&policies, args, screen);
@@ -38,7 +40,7 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let home =
         rights::home(args.context.iter().map(|context| context.name.as_str())).unwrap_or(LOCAL);
     let components = args.sources.config_maps();
-    let asked = Asked {
+    let asked = RightsRequest {
         connection: &args.connection,
         home,
         secrets: args.secret_reads.into(),
@@ -64,15 +66,15 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Ending> {
             screen.table(heading, rights.iter().flat_map(rows));
         }
         RbacFormat::Yaml => {
-            let documents: Vec<_> = roles.iter().map(Role::yaml).collect();
+            let documents: Vec<_> = roles.iter().map(BoundRole::yaml).collect();
             screen.text(&documents.join("---\n"));
         }
         RbacFormat::Json => {
-            let items: Vec<_> = roles.iter().flat_map(Role::objects).collect();
+            let items: Vec<_> = roles.iter().flat_map(BoundRole::objects).collect();
             screen.json(&json!({"apiVersion": "v1", "kind": "List", "items": items}));
         }
     }
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 /// Names the other connections of the policies.
@@ -87,8 +89,8 @@ fn note_others(policies: &[Policy], args: &RbacArgs, screen: &Screen) {
 }
 
 /// The requests of the agent itself under these flags.
-fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> Own<'a> {
-    Own {
+fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> AgentDuties<'a> {
+    AgentDuties {
         components,
         lease: args.lease_namespace.as_deref(),
         policies: args.policy_objects,
@@ -99,8 +101,8 @@ fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> Own<'a> {
     }
 }
 
-/// Every policy with its manifest, checked but without its components, on which no right depends. `None` when one is refused: applying
-/// incomplete rights would take the missing ones away.
+/// Every policy with its manifest, checked but without its components, on which no right depends. `None` when one is
+/// refused: applying incomplete rights would take the missing ones away.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Policy, Value)>>> {
     let found = policies::read(args.policies.as_deref(), None)?;
     let mut refused = found.broken;
@@ -144,7 +146,7 @@ fn named(policy: &Policy) -> Vec<&String> {
 }
 
 /// A row for each right and reason; only the first one of a right names it.
-fn rows((objects, right): (&Objects, &Right)) -> Vec<[String; 4]> {
+fn rows((objects, right): (&CoveredObjects, &Right)) -> Vec<[String; 4]> {
     let group = match objects.group.as_str() {
         "" => String::new(),
         group => format!(".{group}"),
@@ -163,16 +165,21 @@ fn rows((objects, right): (&Objects, &Right)) -> Vec<[String; 4]> {
 }
 
 /// A ClusterRole, or a Role of one namespace, that is bound to the agent.
-struct Role<'a> {
+struct BoundRole<'a> {
     namespace: Option<&'a str>,
-    rules: Vec<(&'a Objects, &'a Right)>,
+    rules: Vec<(&'a CoveredObjects, &'a Right)>,
     name: &'a str,
     home: &'a str,
     account: &'a str,
 }
 
 /// One role for the cluster, and one for each exact namespace, in order.
-fn roles<'a>(rights: &'a Rights, name: &'a str, home: &'a str, account: &'a str) -> Vec<Role<'a>> {
+fn roles<'a>(
+    rights: &'a Rights,
+    name: &'a str,
+    home: &'a str,
+    account: &'a str,
+) -> Vec<BoundRole<'a>> {
     let mut by_namespace: BTreeMap<Option<&str>, Vec<_>> = BTreeMap::new();
     for (objects, right) in rights {
         by_namespace
@@ -182,7 +189,7 @@ fn roles<'a>(rights: &'a Rights, name: &'a str, home: &'a str, account: &'a str)
     }
     by_namespace
         .into_iter()
-        .map(|(namespace, rules)| Role {
+        .map(|(namespace, rules)| BoundRole {
             namespace,
             rules,
             name,
@@ -192,7 +199,7 @@ fn roles<'a>(rights: &'a Rights, name: &'a str, home: &'a str, account: &'a str)
         .collect()
 }
 
-impl Role<'_> {
+impl BoundRole<'_> {
     /// The role and its binding.
     fn objects(&self) -> [Value; 2] {
         let head = |kind: &str| {
@@ -247,7 +254,7 @@ impl Role<'_> {
 }
 
 /// A rule of RBAC.
-fn rule_of((objects, right): (&Objects, &Right)) -> Value {
+fn rule_of((objects, right): (&CoveredObjects, &Right)) -> Value {
     let verbs: Vec<_> = right.verbs.iter().map(Verb::as_str).collect();
     let mut rule =
         json!({"apiGroups": [objects.group], "resources": [objects.resource], "verbs": verbs});
@@ -258,7 +265,7 @@ fn rule_of((objects, right): (&Objects, &Right)) -> Value {
 }
 
 /// A rule of RBAC as an item of a YAML list, after its reasons as comments.
-fn yaml_of((objects, right): (&Objects, &Right)) -> String {
+fn yaml_of((objects, right): (&CoveredObjects, &Right)) -> String {
     let rule = rule_of((objects, right));
     let fields = ["apiGroups", "resources", "resourceNames", "verbs"];
     let fields = fields.iter().filter_map(|field| {

@@ -2,21 +2,21 @@
 
 use crate::args::{DigestArgs, FetchArgs, PullArgs, PushArgs, ReconcileArgs, RegistryArgs};
 use crate::command::{block_on, child, place, replace_file};
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use crate::policies::components::Components;
 use crate::policies::images::Images;
-use crate::policies::kept::Kept;
+use crate::policies::kept::KeptComponents;
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 use tokio_rustls::rustls::crypto::ring;
-use transom_artifacts::registry::{Access, Registries};
+use transom_artifacts::registry::{Registries, RegistryAccess};
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Pulled, Unread};
 use transom_core::digest::Digest;
-use transom_core::policy::component::{Image, Source};
+use transom_core::policy::component::{ComponentSource, Image};
 use wit_component::DecodedWasm;
 
 /// Variables that send plain HTTP through a proxy, also to this machine.
@@ -34,7 +34,7 @@ impl RegistryArgs {
         }
         let config = self.registry_config.clone().or_else(of_docker);
         let (ca, mirrors) = (self.registry_ca.as_deref(), &self.registry_mirror);
-        let access = Access::read(config.as_deref(), ca, mirrors, &self.registry_http);
+        let access = RegistryAccess::read(config.as_deref(), ca, mirrors, &self.registry_http);
         access.and_then(Registries::new).map_err(|why| anyhow!(why))
     }
 
@@ -60,13 +60,13 @@ impl RegistryArgs {
 impl ReconcileArgs {
     /// How the components of policies are read.
     pub(crate) fn reading(&self) -> Components {
-        let kept = Kept::new(super::engine::cache("components").as_deref());
+        let kept = KeptComponents::new(super::engine::cache("components").as_deref());
         Components::new(&self.sources).pulling(self.registry.images(), kept)
     }
 
     /// The same, without what earlier runs loaded.
     pub(crate) fn reading_without_files(&self) -> Components {
-        Components::new(&self.sources).pulling(self.registry.images(), Kept::default())
+        Components::new(&self.sources).pulling(self.registry.images(), KeptComponents::default())
     }
 }
 
@@ -82,7 +82,7 @@ fn of_docker() -> Option<PathBuf> {
 ///
 /// # Errors
 /// When nothing can be written.
-pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
+pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<CommandEnd> {
     let image = Image::parse(&args.image);
     let image = image.with_context(|| format!("`{}` names no artifact", args.image))?;
     let pulled = match args.registry.registries() {
@@ -108,7 +108,7 @@ pub(crate) fn fetch(args: &FetchArgs) -> anyhow::Result<Ending> {
         }
     }
     stdout.flush()?;
-    Ok(Ending::failed_if(pulled.is_err()))
+    Ok(CommandEnd::failed_if(pulled.is_err()))
 }
 
 /// What a registry gives; without the component, where only the manifest is asked for.
@@ -125,8 +125,8 @@ async fn ask(registries: &Registries, image: &Image, args: &FetchArgs) -> Result
 
 /// The artifact of a text such as `oci:registry.example/taints:v1`.
 fn image(text: &str) -> anyhow::Result<Image> {
-    match Source::parse(text) {
-        Ok(Source::Image(image)) => Ok(image),
+    match ComponentSource::parse(text) {
+        Ok(ComponentSource::Image(image)) => Ok(image),
         Ok(_) => bail!("`{text}` is not in a registry: expected `oci:REGISTRY/REPOSITORY:TAG`"),
         Err(why) => bail!("`{text}` {why}"),
     }
@@ -136,7 +136,7 @@ fn image(text: &str) -> anyhow::Result<Image> {
 ///
 /// # Errors
 /// When it cannot be pulled or written.
-pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let image = image(&args.image)?;
     let images = args.registry.images();
     let pulled = block_on(async { images.pull(&image, false).await })??;
@@ -147,16 +147,16 @@ pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<Ending> {
         Digest::of_bytes(&pulled.bytes)
     ));
     screen.line(format_args!("manifest  {}", pulled.manifest));
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 /// Pushes a component.
 ///
 /// # Errors
 /// When it is none, or the registry refuses it.
-pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let image = image(&args.image)?;
-    let place::Found {
+    let place::ReadComponent {
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
     let interface = interface(&artifact.bytes)
@@ -166,7 +166,7 @@ pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let manifest = block_on(pushed)??;
     screen.line(format_args!("component {}", artifact.digest));
     screen.line(format_args!("manifest  {manifest}"));
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 /// The names of what a component imports and exports.
@@ -192,8 +192,8 @@ fn interface(bytes: &[u8]) -> anyhow::Result<Value> {
 ///
 /// # Errors
 /// When it cannot be read or pulled.
-pub(crate) fn digest(args: &DigestArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn digest(args: &DigestArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let found = place::find(&args.component, &args.from, false)?;
     screen.line(format_args!("{}", found.artifact.digest));
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }

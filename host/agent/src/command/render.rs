@@ -7,24 +7,24 @@ mod form;
 
 use crate::args::{ReconcileArgs, RenderArgs, Reveal};
 use crate::command::block_on;
-use crate::command::case::{self, Given, settings};
+use crate::command::case::{self, GivenFile, settings};
 use crate::command::session::Session;
-use crate::command::summary::Done;
+use crate::command::summary::WrittenTo;
 use crate::command::{connect, engine, run, summary};
 use crate::controller::Clock;
 use crate::controller::Controller;
 use crate::input;
-use crate::output::{Ending, Screen};
-use crate::policies::Source;
+use crate::output::{CommandEnd, Screen};
+use crate::policies::PolicySource;
 use crate::policies::loading::Loading;
 use crate::telemetry;
 use anyhow::bail;
-use changes::Changes;
+use changes::RenderedChanges;
 use serde_json::Value;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
-use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
+use transom_cluster::directory::{Directory, DirectoryOptions, SizeLimits};
 use transom_core::contract::AgentFacts;
 use transom_core::object::Object;
 use transom_core::redact::{Marks, redact};
@@ -47,7 +47,7 @@ pub(crate) struct Rendered {
 ///
 /// # Errors
 /// When the path, the policies or the engine cannot be used at all.
-pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     telemetry::start_beside_output();
     let (changes, failed) = block_on(work(args, screen))??;
     let changed = if args.diff {
@@ -58,17 +58,17 @@ pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Endin
     // The process ends now, and the system frees its memory at once.
     std::mem::forget(changes);
     Ok(match (failed, args.exit_code && changed) {
-        (true, _) => Ending::Failed,
-        (false, true) => Ending::WouldChange,
-        (false, false) => Ending::Right,
+        (true, _) => CommandEnd::Failed,
+        (false, true) => CommandEnd::WouldChange,
+        (false, false) => CommandEnd::Right,
     })
 }
 
-async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bool)> {
+async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(RenderedChanges, bool)> {
     run::check_policies(&args.reconcile)?;
     let (path, given) = given(&args.path)?;
     let (clock, facts) = circumstances(given.as_ref(), path, &args.reconcile)?;
-    let mut source = Source::new(
+    let mut source = PolicySource::new(
         args.reconcile.policies.as_deref(),
         args.reconcile.components.as_deref(),
     )?;
@@ -93,9 +93,13 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
     let before = directory.copy();
     let session = Session::start(loading, directory, controller).await?;
     run::check_found(&session.active, &args.reconcile)?;
-    let failed = summary::tell(&session.controller, &session.active, Done::InMemory, screen)
-        == Ending::Failed;
-    let changes = Changes {
+    let failed = summary::tell(
+        &session.controller,
+        &session.active,
+        WrittenTo::InMemory,
+        screen,
+    ) == CommandEnd::Failed;
+    let changes = RenderedChanges {
         before,
         written: session.take_written(),
         session,
@@ -104,26 +108,26 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(Changes, bo
 }
 
 /// The one path, with the case in it if there is one. For several files, and for standard input: all objects.
-fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<Given>)> {
+fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<GivenFile>)> {
     if let [path] = paths
         && !input::is_meant(path)
     {
         // A pipe can be read only once.
         let given = match fs::metadata(path) {
-            Ok(found) if !found.is_file() && !found.is_dir() => Some(Given::read(path)?),
-            _ => Given::with_case(path),
+            Ok(found) if !found.is_file() && !found.is_dir() => Some(GivenFile::read(path)?),
+            _ => GivenFile::with_case(path),
         };
         return Ok((path, given));
     }
-    let mut all = Given::default();
+    let mut all = GivenFile::default();
     for path in paths {
         let one = match input::is_meant(path) {
-            true => Given::from_input()?,
+            true => GivenFile::from_input()?,
             false if path.is_dir() => bail!(
                 "failed to read `{}`: a folder must be the only path",
                 path.display()
             ),
-            false => Given::read(path)?,
+            false => GivenFile::read(path)?,
         };
         if one.case.is_some() {
             bail!(
@@ -164,8 +168,8 @@ pub(crate) fn marks() -> Marks {
 }
 
 /// Opens a folder, or a file with all objects; a case in it is not an object.
-fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Directory> {
-    if let Some(Given { objects, .. }) = given {
+fn open(path: &Path, given: Option<GivenFile>, limits: SizeLimits) -> anyhow::Result<Directory> {
+    if let Some(GivenFile { objects, .. }) = given {
         let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
         case::put(&directory, &objects);
         return Ok(directory);
@@ -182,7 +186,7 @@ fn open(path: &Path, given: Option<Given>, limits: Limits) -> anyhow::Result<Dir
 /// The clock and the facts. `--now` overrides the time of a case; the names of a case override those of the command
 /// line.
 fn circumstances(
-    given: Option<&Given>,
+    given: Option<&GivenFile>,
     path: &Path,
     args: &ReconcileArgs,
 ) -> anyhow::Result<(Clock, AgentFacts)> {

@@ -1,9 +1,9 @@
-//! `transom history`, `transom rollback` and `transom approve`: the kept revisions of a policy, going back to one of them,
-//! and approving the plan of a candidate or what the limits withhold.
+//! `transom history`, `transom rollback` and `transom approve`: the kept revisions of a policy, going back to one of
+//! them, and approving the plan of a candidate or what the limits withhold.
 
 use crate::args::run::{ApproveArgs, HistoryArgs, RollbackArgs, WhereArgs};
 use crate::command::{block_on, connect};
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use crate::{args::OutputFormat, controller::connections::Connections};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use transom_core::plan::fleet::FleetPlan;
 use transom_core::plan::{Plan, Step};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::history::{
-    History, OBJECT_API_VERSION, OBJECT_KIND, Record, leaves, merge_patch,
+    History, OBJECT_API_VERSION, OBJECT_KIND, RevisionRecord, leaves, merge_patch,
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
 use transom_core::work::Key;
@@ -31,7 +31,7 @@ const FIELD_MANAGER: &str = "cli";
 ///
 /// # Errors
 /// When they cannot be read, or there are none.
-pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     block_on(async {
         let opened = Opened::new(&args.at).await?;
         let history = opened.history(&args.policy, &args.at.namespace).await?;
@@ -58,7 +58,7 @@ pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<End
                 }
             }
             form => {
-                let shown = |record: &Record| {
+                let shown = |record: &RevisionRecord| {
                     json!({
                         "number": record.number, "revision": short(&record.id),
                         "digest": record.id.to_string(),
@@ -75,7 +75,7 @@ pub(crate) fn history(args: &HistoryArgs, screen: &Screen) -> anyhow::Result<End
                 }
             }
         }
-        Ok(Ending::Right)
+        Ok(CommandEnd::Right)
     })?
 }
 
@@ -87,7 +87,7 @@ fn changed(plan: &FleetPlan) -> String {
     )
 }
 
-fn state(record: &Record, active: bool) -> &'static str {
+fn state(record: &RevisionRecord, active: bool) -> &'static str {
     match (active, &record.barred, record.number) {
         (true, ..) => "active",
         (_, Some(_), _) => "barred",
@@ -100,7 +100,7 @@ fn state(record: &Record, active: bool) -> &'static str {
 ///
 /// # Errors
 /// When there is no such revision, or the policy cannot be written.
-pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     block_on(async {
         let opened = Opened::new(&args.at).await?;
         let history = opened.history(&args.policy, &args.at.namespace).await?;
@@ -129,7 +129,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
                 args.policy,
                 short(&record.id)
             ));
-            return Ok(Ending::Right);
+            return Ok(CommandEnd::Right);
         }
         opened.patch(&object, leaves("spec", &patch)).await?;
         screen.line(format_args!(
@@ -137,18 +137,18 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<E
             args.policy,
             short(&record.id)
         ));
-        Ok(Ending::Right)
+        Ok(CommandEnd::Right)
     })?
 }
 
 /// The revision to go back to.
-fn target<'a>(history: &'a History, args: &RollbackArgs) -> anyhow::Result<&'a Record> {
+fn target<'a>(history: &'a History, args: &RollbackArgs) -> anyhow::Result<&'a RevisionRecord> {
     let Some(to) = &args.to else {
         let why = "failed to find an earlier revision: `transom history` lists what is kept";
         return history.previous().context(why);
     };
     let wanted = to.strip_prefix(DIGEST).unwrap_or(to);
-    let fits = |record: &&Record| {
+    let fits = |record: &&RevisionRecord| {
         let id = record.id.to_string();
         !wanted.is_empty() && id.trim_start_matches(DIGEST).starts_with(wanted)
     };
@@ -184,7 +184,7 @@ fn put_back(mut spec: Value, now: &Value) -> Value {
 ///
 /// # Errors
 /// When there is nothing to approve, another plan is to be approved, or the user may not.
-pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     block_on(async {
         let opened = Opened::new(&args.at).await?;
         let policy = &args.policy;
@@ -224,12 +224,12 @@ pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<End
             "{policy}: {} approved {}",
             user.name, args.digest
         ));
-        Ok(Ending::Right)
+        Ok(CommandEnd::Right)
     })?
 }
 
-/// The groups of a user as the annotation lists them. One with a comma in its name would be read as two, of which the user
-/// may be in neither.
+/// The groups of a user as the annotation lists them. One with a comma in its name would be read as two, of which the
+/// user may be in neither.
 fn joined(groups: &[String]) -> String {
     let whole = groups.iter().filter(|group| !group.contains(','));
     whole.map(String::as_str).collect::<Vec<_>>().join(",")

@@ -5,10 +5,10 @@ mod prepare;
 
 use crate::args::ReconcileArgs;
 use crate::args::run::{LogFormat, RunArgs};
-use crate::command::summary::Done;
+use crate::command::summary::WrittenTo;
 use crate::command::{block_on, summary};
 use crate::controller::Controller;
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use crate::policies::active::Active;
 use crate::policies::swap::Swap;
 use crate::policies::watch;
@@ -33,7 +33,7 @@ const PROGRESS: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all.
-pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     telemetry::start(args.log_format, args.once);
     if args.log_format == LogFormat::Json {
         screen.notes_as_json();
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     block_on(work(args, screen))?
 }
 
-async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     check_policies(&args.reconcile)?;
     if args.once {
         return once::once(args, screen).await;
@@ -56,7 +56,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
         begun,
         serving,
     } = tokio::select! {
-        ended = &mut ending => return ended.map(|()| Ending::Right),
+        ended = &mut ending => return ended.map(|()| CommandEnd::Right),
         prepared = prepare(args) => prepared?,
     };
     let active = swap.active().clone();
@@ -81,7 +81,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
     let _ = tokio::time::timeout(GRACE, controller.connections.release()).await;
     drop(opening);
     serving.iter().for_each(JoinHandle::abort);
-    Ok(Ending::Right)
+    Ok(CommandEnd::Right)
 }
 
 /// Follows policies and publishes, until the tasks are aborted.
@@ -121,7 +121,7 @@ fn follow(controller: &Arc<Controller>, swap: Swap, args: &RunArgs) -> [JoinHand
 async fn first(controller: &Arc<Controller>, active: &Active, screen: &Screen) {
     drive(controller, screen).await;
     controller.publish_policies();
-    summary::tell(controller, active, Done::Written, screen);
+    summary::tell(controller, active, WrittenTo::Written, screen);
     // Waits for policies that are still being loaded: the statuses of their primaries must not be removed.
     active.settled().await;
     controller.idle().await;

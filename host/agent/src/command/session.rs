@@ -8,7 +8,7 @@ use crate::policies::loading::Loading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::Cluster;
-use transom_cluster::directory::{Directory, Observations};
+use transom_cluster::directory::{Directory, DirectoryObservations};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::watches::SecretReads;
 
@@ -20,7 +20,7 @@ pub(crate) struct Session {
     pub(crate) active: Active,
     /// Its objects.
     pub(crate) directory: Arc<Directory>,
-    told: Observations,
+    told: DirectoryObservations,
 }
 
 impl Session {
@@ -84,7 +84,7 @@ pub(crate) async fn of_case(
     policy: &str,
     clock: crate::controller::Clock,
 ) -> (tempfile::TempDir, Session, ObjectRef) {
-    use crate::policies::Source;
+    use crate::policies::PolicySource;
     use crate::policies::components::Components;
     use transom_artifacts::Sources;
     use transom_cluster::directory::DirectoryOptions;
@@ -104,7 +104,7 @@ pub(crate) async fn of_case(
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let loading = Loading::start(
         engine,
-        Source::Builtin,
+        PolicySource::Builtin,
         [LOCAL.to_owned()].into(),
         Components::new(&Sources::default()),
         false,

@@ -8,7 +8,7 @@ use crate::command::run::{self, Prepared};
 use crate::command::{block_on, explain, summary};
 use crate::controller::Controller;
 use crate::controller::account::Account;
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
 use transom_api::status::{PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
@@ -19,7 +19,7 @@ use transom_core::work::Key;
 /// One primary under one policy.
 struct Row {
     key: Key,
-    standing: Standing,
+    standing: PrimaryState,
     reason: String,
     message: String,
     meaning: String,
@@ -35,7 +35,7 @@ struct Row {
 
 /// The state of a primary, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum PrimaryState {
     Failed,
     Waiting,
     Held,
@@ -44,7 +44,7 @@ enum Standing {
     Applied,
 }
 
-impl Standing {
+impl PrimaryState {
     fn as_str(self) -> &'static str {
         match self {
             Self::WouldApply => "WouldApply",
@@ -79,11 +79,11 @@ impl Row {
 ///
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or nothing is known of the primary.
-pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     block_on(work(args, screen))?
 }
 
-async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
+async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let run = args.as_run();
     run::check_policies(&run.reconcile)?;
     let Prepared {
@@ -112,8 +112,8 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<Ending> {
     show::print(&rows, one.is_some(), args.output, screen);
     let unread = summary::unread(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
-    let failed = rows.iter().any(|row| row.standing == Standing::Failed);
-    Ok(Ending::failed_if(failed || refused || unread))
+    let failed = rows.iter().any(|row| row.standing == PrimaryState::Failed);
+    Ok(CommandEnd::failed_if(failed || refused || unread))
 }
 
 /// Every primary under every policy, worst first.
@@ -126,6 +126,8 @@ fn rows(controller: &Controller) -> Vec<Row> {
 }
 
 fn row(controller: &Controller, key: Key, account: Account) -> Row {
+    use PrimaryState::{Failed, Held, WouldApply};
+
     let told = controller.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
     let gone = || {
@@ -139,24 +141,24 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
         told.map_or_else(gone, |told| (told.state, told.reason, told.message));
     let reported = controller.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
-    let (standing, reason, message) = match (Standing::of(state, &account), failed) {
+    let (standing, reason, message) = match (PrimaryState::of(state, &account), failed) {
         // The running agent would write it as well; its failure says why it does not.
-        (Standing::WouldApply, Some(told)) => {
+        (WouldApply, Some(told)) => {
             let mut known = KnownReason::ALL.iter();
             let reason = match known.find(|reason| reason.as_str() == told.reason) {
                 Some(reason) => (*reason).into(),
                 None => Reason::Declared(told.reason.as_str().into()),
             };
-            (Standing::Failed, reason, told.message.clone())
+            (Failed, reason, told.message.clone())
         }
-        (Standing::WouldApply, None) => match withheld(controller, &key, &account) {
-            Some(message) => (Standing::Held, KnownReason::LimitReached.into(), message),
-            None => (Standing::WouldApply, reason, message),
+        (WouldApply, None) => match withheld(controller, &key, &account) {
+            Some(message) => (Held, KnownReason::LimitReached.into(), message),
+            None => (WouldApply, reason, message),
         },
         (standing, _) => (standing, reason, message),
     };
     let (reason, message, (meaning, remedy)) = match standing {
-        Standing::WouldApply => (KnownReason::ReadOnly.into(), String::new(), would_apply()),
+        WouldApply => (KnownReason::ReadOnly.into(), String::new(), would_apply()),
         _ => {
             let explained = explained(controller, &key, &reason);
             (reason, message, explained)
@@ -191,7 +193,7 @@ fn withheld(controller: &Controller, key: &Key, account: &Account) -> Option<Str
     ))
 }
 
-/// Meaning and remedy of [`Standing::WouldApply`].
+/// Meaning and remedy of [`PrimaryState::WouldApply`].
 fn would_apply() -> (String, String) {
     (
         "The objects differ from the desired state; `transom status` writes nothing.".to_owned(),

@@ -1,7 +1,7 @@
 //! The summary of a run: counts by state and reason, and the worst primaries by name.
 
 use crate::controller::Controller;
-use crate::output::{Ending, Screen, Tint, Tinted};
+use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const NAMED: usize = 10;
 
 /// Where the results of a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum WrittenTo {
     /// They were written to the clusters.
     Written,
     /// They were laid over what was read, in memory only.
@@ -24,13 +24,13 @@ pub(crate) enum Done {
 pub(crate) fn tell(
     controller: &Controller,
     active: &Active,
-    done: Done,
+    done: WrittenTo,
     screen: &Screen,
-) -> Ending {
+) -> CommandEnd {
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
     let memory = controller.memory.lock();
     for (key, told) in &memory.results {
-        let would = done == Done::InMemory && told.state == State::Applied && told.wrote;
+        let would = done == WrittenTo::InMemory && told.state == State::Applied && told.wrote;
         *counts
             .entry((told.state, would, told.reason.clone()))
             .or_insert(0_usize) += 1;
@@ -72,7 +72,7 @@ pub(crate) fn tell(
     reaches(controller, active, screen);
     let refused = refused(active, screen);
     let unreadable = unreadable(controller, screen);
-    Ending::failed_if(failed || refused || unreadable)
+    CommandEnd::failed_if(failed || refused || unreadable)
 }
 
 /// Prints the files that cannot be read; true when there is one.

@@ -2,7 +2,7 @@
 
 use crate::args::{TableFormat, ValidateArgs};
 use crate::command::engine;
-use crate::output::{Ending, Screen, Tint, Tinted};
+use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::load;
 use crate::policies::{self, Written};
 use anyhow::bail;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_artifacts::{Location, Sources};
 use transom_core::catalogue::Refusal;
-use transom_core::catalogue::overlap::{self, Candidate};
+use transom_core::catalogue::overlap::{self, LoadCandidate};
 use transom_core::policy::Policy;
 use transom_core::rights;
 use transom_core::watches::SecretReads;
 use transom_engine::Engine;
 
 /// One policy, and why it is refused.
-struct Verdict {
+struct PolicyVerdict {
     place: String,
     name: String,
     refused: Option<Refusal>,
@@ -31,7 +31,7 @@ struct Verdict {
 ///
 /// # Errors
 /// When the path cannot be read or holds no policy.
-pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let path = args.policies.as_ref().unwrap_or(&args.path);
     let found = policies::read(Some(path), args.components.as_deref())?;
     if found.policies.is_empty() && found.broken.is_empty() {
@@ -48,14 +48,14 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         .map(|one| checked(&engine, one, &args.sources))
         .collect();
     let candidates = all.iter().zip(&loaded).filter_map(|(written, loaded)| {
-        Some(Candidate {
+        Some(LoadCandidate {
             newest: &loaded.as_ref().ok()?.0,
             active: None,
             created_seconds: written.created_seconds(),
         })
     });
     let taken = overlap::refused(&candidates.collect::<Vec<_>>());
-    let broken = found.broken.iter().map(|(place, why)| Verdict {
+    let broken = found.broken.iter().map(|(place, why)| PolicyVerdict {
         place: place.clone(),
         name: "-".to_owned(),
         refused: Some(Refusal::new(KnownReason::ManifestInvalid, why.clone())),
@@ -63,11 +63,11 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
     });
     let each = all.iter().zip(&loaded);
     let each = each.map(|(written, loaded)| check(written, loaded, all, &taken));
-    let verdicts: Vec<Verdict> = broken.chain(each).collect();
+    let verdicts: Vec<PolicyVerdict> = broken.chain(each).collect();
     match args.output {
         TableFormat::Table => verdicts.iter().for_each(|verdict| print(verdict, screen)),
         TableFormat::Json => {
-            let rows = verdicts.iter().map(|Verdict { place, name, refused, warnings }| {
+            let rows = verdicts.iter().map(|PolicyVerdict { place, name, refused, warnings }| {
                 let reason = refused.as_ref().map(|refusal| refusal.reason.as_str());
                 let message = refused.as_ref().map(|refusal| &refusal.message);
                 json!({"place": place, "policy": name, "valid": refused.is_none(), "reason": reason, "message": message, "warnings": warnings})
@@ -76,7 +76,7 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<E
         }
     }
     let refused = verdicts.iter().any(|verdict| verdict.refused.is_some());
-    Ok(Ending::failed_if(refused))
+    Ok(CommandEnd::failed_if(refused))
 }
 
 /// Checks a policy and loads its components. One that lies in a cluster is not loaded, and a warning says so.
@@ -113,7 +113,7 @@ fn check(
     loaded: &Result<(Policy, Vec<String>), Refusal>,
     all: &[Written],
     taken: &BTreeMap<Arc<str>, Refusal>,
-) -> Verdict {
+) -> PolicyVerdict {
     let name = written.name().unwrap_or("-");
     let same = all.iter().filter(|other| other.name() == Some(name));
     let places: Vec<_> = same.map(|one| one.place.as_str()).collect();
@@ -122,7 +122,7 @@ fn check(
         Ok(_) => taken.get(name).cloned(),
         Err(refusal) => Some(refusal.clone()),
     };
-    Verdict {
+    PolicyVerdict {
         place: written.place.clone(),
         name: name.to_owned(),
         refused,
@@ -132,7 +132,7 @@ fn check(
     }
 }
 
-fn print(verdict: &Verdict, screen: &Screen) {
+fn print(verdict: &PolicyVerdict, screen: &Screen) {
     let (name, place) = (&verdict.name, &verdict.place);
     match &verdict.refused {
         None => {

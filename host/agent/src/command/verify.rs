@@ -2,19 +2,19 @@
 
 use crate::args::VerifyArgs;
 use crate::command::place;
-use crate::output::{Ending, Screen};
+use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
 use std::fs::File;
 use std::io::Read as _;
 use transom_api::policy::VerifyMode;
 use transom_artifacts::Location;
-use transom_artifacts::signature::{Demand, Key, MAX_KEY_BYTES};
+use transom_artifacts::signature::{Demand, MAX_KEY_BYTES, TrustedKey};
 
 /// Prints the digest of a component and who signed it.
 ///
 /// # Errors
 /// When the component or a key cannot be read.
-pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let mut keys = Vec::new();
     for path in &args.key {
         let name = path.display().to_string();
@@ -22,7 +22,7 @@ pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<Endin
         File::open(path)
             .and_then(|file| file.take(MAX_KEY_BYTES as u64 + 1).read_to_end(&mut pem))
             .with_context(|| format!("failed to read the key `{name}`"))?;
-        match Key::parse(&name, &pem) {
+        match TrustedKey::parse(&name, &pem) {
             Ok(key) => keys.push(key),
             Err(why) => bail!("the key `{name}` {why}"),
         }
@@ -41,12 +41,12 @@ pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<Endin
         Ok(signers) => {
             screen.line(format_args!("component {digest}"));
             screen.line(format_args!("signed by {}", signers.join(", ")));
-            Ok(Ending::Right)
+            Ok(CommandEnd::Right)
         }
         Err(unverified) => {
             let reason = unverified.reason().as_str();
             screen.note(format_args!("{at}: {reason}: {unverified}"));
-            Ok(Ending::Failed)
+            Ok(CommandEnd::Failed)
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use transom_core::limits::{self, Kinds};
+use transom_core::limits::{self, LimitedKinds};
 use transom_core::object::Object;
 use transom_core::plan::desired::Open;
 use transom_core::plan::fleet::Writes;
@@ -18,7 +18,7 @@ use transom_core::work::Key;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Account {
     /// The objects that it read, with the role of each.
-    pub(crate) inputs: Vec<Read>,
+    pub(crate) inputs: Vec<ReadObject>,
     /// What the guest answered, without what may hide a credential.
     pub(crate) decision: Option<Value>,
     /// What would be written.
@@ -28,14 +28,14 @@ pub(crate) struct Account {
     /// What stands for the question and for what is desired, for the trial of a candidate.
     pub(crate) mark: Option<Mark>,
     /// What of it has a limit.
-    pub(crate) limited: Kinds,
+    pub(crate) limited: LimitedKinds,
     /// When time alone starts the next reconcile, in milliseconds from then.
     pub(crate) again_after_ms: Option<u64>,
 }
 
 impl Account {
-    fn read(&mut self, read: Read) {
-        let same = |known: &Read| (&known.role, &known.object) == (&read.role, &read.object);
+    fn read(&mut self, read: ReadObject) {
+        let same = |known: &ReadObject| (&known.role, &known.object) == (&read.role, &read.object);
         self.inputs.retain(|known| !same(known));
         self.inputs.push(read);
     }
@@ -43,7 +43,7 @@ impl Account {
 
 /// One object that was read.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Read {
+pub(crate) struct ReadObject {
     /// The role of the need, or `primary` or `target`.
     pub(crate) role: String,
     /// Which object.
@@ -54,7 +54,8 @@ pub(crate) struct Read {
     pub(crate) deleting: bool,
 }
 
-/// The accounts of an agent that runs for `transom status` or `plan`, or once and read-only; any other agent keeps none.
+/// The accounts of an agent that runs for `transom status` or `plan`, or once and read-only; any other agent keeps
+/// none.
 #[derive(Default)]
 pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
@@ -139,7 +140,7 @@ impl Accounts {
             name: "*".to_owned(),
             ..place.clone()
         };
-        let read = Read {
+        let read = ReadObject {
             role: role.to_owned(),
             object: all,
             version: Some(version),
@@ -157,7 +158,7 @@ impl Accounts {
         object: Option<&Object>,
     ) {
         self.note(key, |account| {
-            account.read(Read {
+            account.read(ReadObject {
                 role: role.to_owned(),
                 object: reference.clone(),
                 version: object.map(|object| object.version.clone()),

@@ -1,15 +1,15 @@
 //! Stage 2, admit: whether a request from the workqueue is reconciled now, and why.
 
-use crate::controller::memory::Entry;
+use crate::controller::memory::HistoryEntry;
 use crate::controller::queue::{Queued, Request};
 use crate::controller::workqueue::Workqueue;
 use crate::controller::{Admitted, Controller};
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use transom_core::contract::{Change, Verdict};
+use transom_core::contract::{Change, TriggerVerdict};
 use transom_core::failure::Failure;
 use transom_core::report::{self, Reconcile};
 use transom_core::share::often::PutOff;
@@ -39,7 +39,7 @@ impl Controller {
         let (since, timed) = (request.since, request.is_timed());
         let resyncs = request.causes.contains(&Queued::Reconcile(Cause::Resync));
         if let Some(journal) = &mut self.memory.lock().journal {
-            journal.push(Entry {
+            journal.push(HistoryEntry {
                 key: key.clone(),
                 causes: request.causes,
                 cause: cause.clone(),
@@ -57,7 +57,7 @@ impl Controller {
     }
 
     /// Why an updated primary is reconciled; `None` when the update is ignored.
-    async fn cause_of_update(&self, loaded: &Loaded, key: &Key) -> Option<Cause> {
+    async fn cause_of_update(&self, loaded: &LoadedPolicy, key: &Key) -> Option<Cause> {
         // When it is gone or unreadable by now, the reconcile reports that.
         let Ok(Some(primary)) = self.connections.read(&key.primary).await else {
             return Some(Cause::Undecided);
@@ -72,8 +72,8 @@ impl Controller {
             PredicateResult::Reconcile { cause, last_seen } => (Some(cause), last_seen),
             PredicateResult::Ask { change, last_seen } => {
                 let cause = match self.verdict(loaded, key, &change) {
-                    Ok(Verdict::Ignore) => None,
-                    Ok(Verdict::Run(reasons)) => Some(Cause::Triggered(reasons)),
+                    Ok(TriggerVerdict::Ignore) => None,
+                    Ok(TriggerVerdict::Run(reasons)) => Some(Cause::Triggered(reasons)),
                     Err(_) => Some(Cause::Undecided),
                 };
                 (cause, last_seen)
@@ -86,13 +86,18 @@ impl Controller {
         cause
     }
 
-    fn verdict(&self, loaded: &Loaded, key: &Key, change: &Change) -> Result<Verdict, Failure> {
+    fn verdict(
+        &self,
+        loaded: &LoadedPolicy,
+        key: &Key,
+        change: &Change,
+    ) -> Result<TriggerVerdict, Failure> {
         let Some((guest, described)) = loaded
             .trigger
             .as_ref()
             .zip(loaded.revision.trigger.as_ref())
         else {
-            return Ok(Verdict::Run(Vec::new()));
+            return Ok(TriggerVerdict::Run(Vec::new()));
         };
         let context = self.context(described);
         let call = guest.evaluate(&loaded.limits, &context, change);
@@ -104,7 +109,7 @@ impl Controller {
     async fn put_off(
         &self,
         queue: &Workqueue,
-        loaded: &Arc<Loaded>,
+        loaded: &Arc<LoadedPolicy>,
         key: Key,
         request: Request,
         off: PutOff,

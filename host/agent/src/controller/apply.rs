@@ -67,8 +67,8 @@ impl Controller {
         Ok(Applied { success, touched })
     }
 
-    /// Before a step that cannot be undone: asks the API server whether an object exists that the guest was not shown. Watches
-    /// of different kinds lag independently: works may be known before the add-ons that have to go first.
+    /// Before a step that cannot be undone: asks the API server whether an object exists that the guest was not shown.
+    /// Watches of different kinds lag independently: works may be known before the add-ons that have to go first.
     async fn nothing_missed(&self, ends: bool, touched: &Touched) -> Result<(), Failure> {
         if !ends || self.accounts.are_only_asked() {
             return Ok(());
@@ -100,8 +100,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Sets the times of owned elements among fields that were written and that the cluster left without one, and takes the
-    /// primary as the last write left it for the state that this reconcile saw.
+    /// Sets the times of owned elements among fields that were written and that the cluster left without one, and takes
+    /// the primary as the last write left it for the state that this reconcile saw.
     async fn set_times(
         &self,
         admitted: &Arc<Admitted>,
@@ -166,7 +166,7 @@ impl Controller {
             }
         };
         let now_seconds = self.clock.now_seconds();
-        let brake::Admitted { plan, stopped } =
+        let brake::PermittedPlan { plan, stopped } =
             self.memory.lock().brake.admit(key, plan, now_seconds);
         touched.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
         let steps = plan.steps.clone();
@@ -184,7 +184,8 @@ impl Controller {
         outcome
     }
 
-    /// Has a primary reconciled again after a write that is news for what its own guest asked for; not too often in a row.
+    /// Has a primary reconciled again after a write that is news for what its own guest asked for; not too often in a
+    /// row.
     fn wake_itself(&self, key: &Key, news: Option<ObjectRef>) {
         let wakes = self.memory.lock().wakes_itself(key, news.is_some());
         if let Some(object) = news.filter(|_| wakes) {
@@ -217,8 +218,8 @@ impl Controller {
         news
     }
 
-    /// Records how the last step on an object ended, for this reconcile and for the next. Returns whether that is news for
-    /// what the guest asked for.
+    /// Records how the last step on an object ended, for this reconcile and for the next. Returns whether that is news
+    /// for what the guest asked for.
     fn end_step(
         &self,
         key: &Key,
@@ -252,8 +253,8 @@ impl Controller {
         news
     }
 
-    /// Records what was just written, and enqueues every other reconcile that depends on it. Returns an object that is news
-    /// for a set that this one saw.
+    /// Records what was just written, and enqueues every other reconcile that depends on it. Returns an object that is
+    /// news for a set that this one saw.
     fn wrote(
         &self,
         key: &Key,

@@ -1,5 +1,5 @@
-//! Looks whether a controller that a policy replaces still runs, and tells when one begins and ends. Looks when statuses
-//! are published, so that no heart-beat of a Lease wakes anything.
+//! Looks whether a controller that a policy replaces still runs, and tells when one begins and ends. Looks when
+//! statuses are published, so that no heart-beat of a Lease wakes anything.
 
 use super::Controller;
 use crate::telemetry;
@@ -77,9 +77,9 @@ impl Controller {
         active.filter(|(_, revision)| replaces(revision)).collect()
     }
 
-    /// The Leases of controllers that these policies replace and that are held, each with what is told of it. The Leases are
-    /// listed once for all policies of a cluster: a hub has one for each of its clusters. One that cannot be read is told as a
-    /// watch that fails.
+    /// The Leases of controllers that these policies replace and that are held, each with what is told of it. The
+    /// Leases are listed once for all policies of a cluster: a hub has one for each of its clusters. One that cannot be
+    /// read is told as a watch that fails.
     async fn held(&self, replacing: &[(Arc<str>, Arc<Revision>)]) -> Vec<(ObjectRef, String)> {
         let policies = || replacing.iter().map(|(_, revision)| &revision.policy);
         let clusters: BTreeSet<&String> = policies().map(|one| &one.primary.cluster).collect();

@@ -1,5 +1,5 @@
-//! Finds primaries that left the selection of their policy while no agent ran, or another one led: no watch reports them, and
-//! they bear the finalizer of the policy.
+//! Finds primaries that left the selection of their policy while no agent ran, or another one led: no watch reports
+//! them, and they bear the finalizer of the policy.
 
 use super::Controller;
 use super::queue::Queued;
@@ -20,9 +20,9 @@ use transom_core::work::{Cause, Key};
 const PACE: Duration = Duration::from_secs(10);
 
 impl Controller {
-    /// Has such primaries released each time that this replica begins to work, or the policy is no longer held, once all
-    /// policies are known: another one may set the same finalizer, and select them. Keeps neither the controller nor the
-    /// policy while it waits.
+    /// Has such primaries released each time that this replica begins to work, or the policy is no longer held, once
+    /// all policies are known: another one may set the same finalizer, and select them. Keeps neither the controller
+    /// nor the policy while it waits.
     pub(super) async fn follow_deselected(controller: Weak<Self>, queue: Weak<Workqueue>) {
         let (mut released, mut failures) = (false, 0);
         loop {

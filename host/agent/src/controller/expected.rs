@@ -3,7 +3,7 @@
 use super::account::writes_of;
 use super::gather::ObservedState;
 use super::{Admitted, Controller};
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use std::cell::LazyCell;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
@@ -11,22 +11,22 @@ use transom_core::plan::contention::Contentions;
 use transom_core::plan::desired::Open;
 use transom_core::plan::fleet::Writes;
 use transom_core::plan::{self, Wanting};
-use transom_core::rollout::expected::{Expecting, Question, planned};
+use transom_core::rollout::expected::{Expecting, PlanQuestion, planned};
 
 impl Controller {
     /// Whether plans under a revision are compared, or are those of a trial.
-    pub(super) fn compares(&self, loaded: &Loaded) -> bool {
+    pub(super) fn compares(&self, loaded: &LoadedPolicy) -> bool {
         self.trial.is_some() || self.expecting(loaded).is_some()
     }
 
     /// What is compared now.
-    fn expecting<'a>(&self, loaded: &'a Loaded) -> Option<&'a Expecting> {
+    fn expecting<'a>(&self, loaded: &'a LoadedPolicy) -> Option<&'a Expecting> {
         let expecting = loaded.expecting.as_deref();
         expecting.filter(|one| one.probation.goes_on(self.clock.now_seconds()))
     }
 
-    /// Notes in a trial what is planned; later fails when another thing is planned for the same question. The time is no
-    /// part of the question: when it alone makes the difference, the plan is as it was tried.
+    /// Notes in a trial what is planned; later fails when another thing is planned for the same question. The time is
+    /// no part of the question: when it alone makes the difference, the plan is as it was tried.
     ///
     /// # Errors
     /// `Diverged`.
@@ -40,7 +40,7 @@ impl Controller {
         if observed.moved {
             return Ok(());
         }
-        let question = Question {
+        let question = PlanQuestion {
             key: &admitted.work.key,
             facts: &self.facts,
             primary: &observed.primary,

@@ -1,4 +1,5 @@
-//! Where a guest failed by its own fault: what was applied stays, is stale, or is taken back. `core::failure::failing` decides.
+//! Where a guest failed by its own fault: what was applied stays, is stale, or is taken back. `core::failure::failing`
+//! decides.
 
 use crate::controller::account::writes_of;
 use crate::controller::gather::Leftovers;
@@ -14,8 +15,8 @@ use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 
 impl Controller {
-    /// What follows when nothing could be planned: the failure, or, when its guest has failed for too long and the policy
-    /// says so, a plan that takes back what was applied.
+    /// What follows when nothing could be planned: the failure, or, when its guest has failed for too long and the
+    /// policy says so, a plan that takes back what was applied.
     pub(super) async fn fall_back(
         &self,
         admitted: Arc<Admitted>,
@@ -44,8 +45,8 @@ impl Controller {
         }
     }
 
-    /// Whether the guest failed by its own fault. A call that took too long counts once its retry did as well, or when it
-    /// was so before.
+    /// Whether the guest failed by its own fault. A call that took too long counts once its retry did as well, or when
+    /// it was so before.
     fn is_fault(&self, key: &Key, failure: &Failure) -> bool {
         let before = {
             let memory = self.memory.lock();

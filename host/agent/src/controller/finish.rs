@@ -5,7 +5,7 @@ use super::memory::LastResult;
 use super::queue::Queued;
 use super::workqueue::Workqueue;
 use super::{Admitted, Controller, Ended, Touched};
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use crate::telemetry::{self, First};
 use std::collections::btree_map::Entry;
 use std::hash::BuildHasher as _;
@@ -101,7 +101,7 @@ impl Controller {
     }
 
     /// The inputs that decide when a key is reconciled next.
-    pub(super) fn schedule(&self, loaded: &Loaded, key: &Key) -> Schedule {
+    pub(super) fn schedule(&self, loaded: &LoadedPolicy, key: &Key) -> Schedule {
         let failures = {
             let memory = self.memory.lock();
             let last = memory.results.get(key);

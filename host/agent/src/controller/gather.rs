@@ -8,7 +8,7 @@ mod read;
 mod shown;
 
 use crate::controller::{Admitted, Controller, Ended, Touched};
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use shown::{as_shown, gone_since, shown};
 use std::sync::Arc;
 use transom_core::contract::decide::{Input, Requirement};
@@ -20,10 +20,10 @@ use transom_core::inputs::secrets::Secrets;
 use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
-use transom_core::plan::prune::{Candidate, Undesired};
+use transom_core::plan::prune::{PruneCandidate, Undesired};
 use transom_core::plan::{Claimed, Other, Step, TimeAdded};
 use transom_core::reference::ObjectRef;
-use transom_core::requirements::{self, Next, Rounds};
+use transom_core::requirements::{self, NextRound, Rounds};
 use transom_core::rollout::expected;
 use transom_core::work::Key;
 
@@ -85,7 +85,7 @@ impl ObservedState {
 /// Objects that were made for a primary and are no longer desired, or that its answer may leave out.
 pub(super) struct Leftovers {
     pub(super) why: Undesired,
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<PruneCandidate>,
     /// Why they could not all be read.
     pub(super) unread: Option<Failure>,
     /// Takes the policy's finalizer off an object that is no primary any more.
@@ -136,7 +136,7 @@ impl Controller {
 /// Reads for one reconcile.
 struct Reader<'a> {
     controller: &'a Controller,
-    loaded: &'a Loaded,
+    loaded: &'a LoadedPolicy,
     key: &'a Key,
     touched: Touched,
 }
@@ -155,7 +155,7 @@ impl Reader<'_> {
         let primary = Arc::new(primary);
         self.touched.primary = Some(Arc::clone(&primary));
         self.touched.last_seen = Some(Arc::clone(&primary));
-        if let Some(unlocated) = self.only_located(&primary) {
+        if let Some(unlocated) = self.locate_only(&primary) {
             return Err(unlocated);
         }
         if let Err(held) = policy.held(&primary).and_then(|()| self.ready(&primary)) {
@@ -249,13 +249,13 @@ impl Reader<'_> {
             let next = rounds.answer(policy, &data, asked)?;
             let waits = self.claim(&primary, &targets);
             let needs = match next {
-                Next::Complete(_) => {
+                NextRound::Complete(_) => {
                     let targets = self.read_targets(&primary, &targets, waits).await?;
                     break (as_of, certain, targets, others);
                 }
-                Next::Read(needs) => needs,
+                NextRound::Read(needs) => needs,
             };
-            self.not_read_yet(&primary, &targets, waits).await?;
+            self.defer_targets(&primary, &targets, waits).await?;
             // Frees what the last round read before more is read.
             drop(std::mem::take(&mut found));
             (kubeconfigs, secrets) = (Kubeconfigs::new(limits), Secrets::default());
@@ -285,8 +285,8 @@ impl Reader<'_> {
         })
     }
 
-    /// What may be written, as it is: targets, of which some are taken over, and objects that others made; and whether any of
-    /// it changed since it was found.
+    /// What may be written, as it is: targets, of which some are taken over, and objects that others made; and whether
+    /// any of it changed since it was found.
     async fn written(
         &mut self,
         primary: &Object,

@@ -4,7 +4,7 @@
 use crate::controller::gather::{Gathered, ObservedState};
 use crate::controller::{Admitted, Controller, Ended};
 use std::sync::Arc;
-use transom_core::catalogue::guest::Guest;
+use transom_core::catalogue::guest::GuestFacts;
 use transom_core::contract::{Context, Timed};
 use transom_core::failure::Failure;
 use transom_core::requirements;
@@ -73,11 +73,11 @@ impl Controller {
     }
 
     /// What a guest is given beside its arguments.
-    pub(super) fn context(&self, guest: &Guest) -> Context {
+    pub(super) fn context(&self, guest: &GuestFacts) -> Context {
         self.context_at(guest, self.clock.now_seconds())
     }
 
-    fn context_at(&self, guest: &Guest, now_seconds: i64) -> Context {
+    fn context_at(&self, guest: &GuestFacts, now_seconds: i64) -> Context {
         Context {
             now_seconds,
             settings: Arc::clone(&guest.settings),

@@ -15,13 +15,13 @@ use approved::ApprovedPlan;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use store::Store;
+use store::LimitStore;
 use tokio::sync::Notify;
 use transom_api::KnownReason;
 use transom_api::status::LimitsStatus;
 use transom_core::failure::Class;
 use transom_core::failure::failing::Failing;
-use transom_core::limits::{Ask, Ledger, Look, Looked, Record, Verdict};
+use transom_core::limits::{Ask, Ledger, LimitCheck, LimitRecord, LimitResult, LimitVerdict};
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::share::lock::MutexExt as _;
@@ -35,22 +35,22 @@ const COUNTED_SECONDS: i64 = 10;
 
 /// What every policy changed and what is withheld.
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct ChangeLimits {
     /// Where it is recorded; `None` when nothing is limited, as in a run that writes nothing.
-    store: Option<Store>,
-    policies: Mutex<BTreeMap<Arc<str>, Kept>>,
+    store: Option<LimitStore>,
+    policies: Mutex<BTreeMap<Arc<str>, KeptPolicy>>,
     /// Notified when something is withheld, or a guest fails.
     withheld: Notify,
 }
 
 /// One policy.
 #[derive(Default)]
-struct Kept {
+struct KeptPolicy {
     ledger: Option<Ledger>,
     /// How many primaries the policy has, and when they were counted.
     primaries: Option<(u32, i64)>,
     /// A record of which the writing failed.
-    unsaved: Option<Record>,
+    unsaved: Option<LimitRecord>,
     /// Since when the guest of the policy fails, for each primary for which it does.
     failing: Failing,
     /// The approved plan of the active revision, until it is needed.
@@ -59,16 +59,16 @@ struct Kept {
     forbidden: String,
 }
 
-impl Limits {
+impl ChangeLimits {
     /// Limits that are recorded in an object, or in memory only.
     pub(super) fn recorded(place: Option<ObjectRef>) -> Self {
         Self {
-            store: Some(Store::new(place)),
+            store: Some(LimitStore::new(place)),
             ..Self::default()
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, KeptPolicy>> {
         self.policies.locked()
     }
 
@@ -78,7 +78,7 @@ impl Limits {
     }
 
     /// Asks whether a primary may be changed; `None` when it is not known what was changed before.
-    fn admit(&self, policy: &str, ask: &Ask<'_>) -> Option<Verdict> {
+    fn admit(&self, policy: &str, ask: &Ask<'_>) -> Option<LimitVerdict> {
         let mut policies = self.lock();
         let kept = policies.get_mut(policy)?;
         let ledger = kept.ledger.as_mut()?;
@@ -108,7 +108,7 @@ impl Limits {
 
     /// Waits until a look is due.
     async fn due(&self) {
-        let waits = |kept: &Kept| {
+        let waits = |kept: &KeptPolicy| {
             kept.unsaved.is_some()
                 || kept.failing.is_unsaved()
                 || kept.ledger.as_ref().is_some_and(Ledger::is_stopping)
@@ -128,7 +128,7 @@ impl Limits {
 impl Controller {
     /// Limits how much each policy may change, and records that in an object, or in memory only.
     pub(crate) fn limiting(mut self, place: Option<ObjectRef>) -> Self {
-        self.limits = Limits::recorded(place);
+        self.limits = ChangeLimits::recorded(place);
         self
     }
 
@@ -136,12 +136,12 @@ impl Controller {
     pub(crate) async fn keep_limits(&self, active: &Active) {
         loop {
             self.limits.due().await;
-            self.look_at_limits(active).await;
+            self.release_withheld(active).await;
         }
     }
 
     /// Releases what may pass by now. True when anything is reconciled again for that.
-    pub(crate) async fn look_at_limits(&self, active: &Active) -> bool {
+    pub(crate) async fn release_withheld(&self, active: &Active) -> bool {
         if !self.leading.leads() {
             return false;
         }
@@ -151,7 +151,7 @@ impl Controller {
         for policy in policies {
             self.save_failing(&policy).await;
             let approved = self.approved_limits(&policy, active).await;
-            let Some(looked) = self.look_at(&policy, approved.as_deref()) else {
+            let Some(looked) = self.check_limits(&policy, approved.as_deref()) else {
                 continue;
             };
             self.tell_limits(&policy, &looked);
@@ -172,10 +172,10 @@ impl Controller {
         released
     }
 
-    fn look_at(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<Looked> {
+    fn check_limits(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<LimitResult> {
         let queue = self.queue(policy)?;
         let loaded = queue.loaded();
-        let look = Look {
+        let look = LimitCheck {
             policy,
             limits: &loaded.revision.policy.limits,
             revision: loaded.revision.id(),
@@ -183,7 +183,7 @@ impl Controller {
             complete: queue.is_idle() && !self.is_unread(policy),
             now_seconds: self.clock.now_seconds(),
         };
-        self.limits.ledger(policy, |ledger| ledger.look(&look))
+        self.limits.ledger(policy, |ledger| ledger.check(&look))
     }
 
     /// Whether a primary of the policy could not be read: then it is not known whether something is withheld for it.
@@ -195,7 +195,7 @@ impl Controller {
         unread
     }
 
-    fn tell_limits(&self, policy: &Arc<str>, looked: &Looked) {
+    fn tell_limits(&self, policy: &Arc<str>, looked: &LimitResult) {
         if let Some(digest) = &looked.approved {
             let digest = digest.clone();
             telemetry::tell_policy(policy, &PolicySignal::Approved { digest });

@@ -19,7 +19,7 @@ use transom_core::digest::Digest;
 use transom_core::inputs::seen::{Fingerprints, Meaning, Observed, Seen};
 use transom_core::inputs::sets::Sets;
 use transom_core::inputs::sightings::Sightings;
-use transom_core::metrics::{self, Attempt, Counted};
+use transom_core::metrics::{self, CopyAttempt, CountedAttempt};
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, OwnershipIndex};
 use transom_core::plan::brake::Brake;
@@ -73,7 +73,7 @@ pub(crate) struct Memory {
     /// The objects that were written, and the policies that wrote them; `None` unless a command records them.
     pub(crate) written: Option<BTreeMap<ObjectRef, BTreeSet<Arc<str>>>>,
     /// The reconciles and their causes; `None` unless a command records them.
-    pub(crate) journal: Option<Vec<Entry>>,
+    pub(crate) journal: Option<Vec<HistoryEntry>>,
     /// When the first client certificate expires in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
     /// The write that failed in the last reconcile of each primary for which one did.
@@ -81,12 +81,12 @@ pub(crate) struct Memory {
     /// The result of each primary's last reconcile.
     pub(crate) results: BTreeMap<Key, LastResult>,
     /// The last attempt that was counted for each primary.
-    pub(crate) counted: HashMap<Key, Counted>,
+    pub(crate) counted: HashMap<Key, CountedAttempt>,
 }
 
 impl Memory {
-    /// Whether it can be kept when one more field of an object changes, beside those that reconciles ask for; `now` is what the
-    /// present one saw of it.
+    /// Whether it can be kept when one more field of an object changes, beside those that reconciles ask for; `now` is
+    /// what the present one saw of it.
     pub(crate) fn can_observe(
         &mut self,
         object: &ObjectRef,
@@ -126,8 +126,8 @@ impl Memory {
         concerned.all(|key| key != owner).then(|| owner.clone())
     }
 
-    /// The reconciles that a change of an object concerns. A reconcile that saw this very state has nothing to do. Of an
-    /// object that is being written, the observation is kept for [`Self::end_of_write`] instead.
+    /// The reconciles that a change of an object concerns. A reconcile that saw this very state has nothing to do. Of
+    /// an object that is being written, the observation is kept for [`Self::end_of_write`] instead.
     pub(crate) fn concerned(
         &mut self,
         object: &ObjectRef,
@@ -239,7 +239,7 @@ impl Memory {
         (key, primary_read): (&Key, bool),
         timed: bool,
         report: &Report,
-    ) -> Option<Attempt> {
+    ) -> Option<CopyAttempt> {
         if !primary_read {
             self.counted.remove(key);
         }
@@ -254,8 +254,8 @@ impl Memory {
     pub(crate) fn faulted(&mut self, key: &Key, policy: &Policy, report: &Report) -> bool {
         // What a watch reports of them from now on wakes the key again.
         self.writing.retain(|_, (writer, _)| writer != key);
-        let now = Counted {
-            attempt: Attempt::Failed,
+        let now = CountedAttempt {
+            attempt: CopyAttempt::Failed,
             at_seconds: report.at_seconds,
         };
         let before = self.counted.get(key).copied();
@@ -271,7 +271,7 @@ impl Memory {
 
 /// One reconcile, or one update that a trigger guest ignored.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct HistoryEntry {
     /// What was reconciled.
     pub(crate) key: Key,
     /// The causes, as they were taken from the queue.

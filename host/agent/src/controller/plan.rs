@@ -42,7 +42,8 @@ struct Desires {
     plan: Plan,
     /// The desired fields of the primary.
     fields: Vec<Fields>,
-    /// The objects that are made, and those that are removed by name, unless that is left to pruning: neither is left over.
+    /// The objects that are made, and those that are removed by name, unless that is left to pruning: neither is left
+    /// over.
     made: BTreeSet<ObjectRef>,
     /// The step that releases the primary, if the policy keeps it and the answer does not.
     release: Option<Step>,
@@ -124,8 +125,9 @@ impl Controller {
         })
     }
 
-    /// What comes after what is desired: the removal of what is not, the release of the primary, and why something stays. The
-    /// primary stays until everything that belongs to it is gone, or left to others, and what is waited for has come.
+    /// What comes after what is desired: the removal of what is not, the release of the primary, and why something
+    /// stays. The primary stays until everything that belongs to it is gone, or left to others, and what is waited for
+    /// has come.
     fn last(
         &self,
         admitted: &Admitted,

@@ -3,11 +3,11 @@
 
 use super::Controller;
 use crate::policies::Approval;
-use crate::policies::active::{Active, Changes};
-use crate::policies::load::Loaded;
-use crate::policies::swap::trial::{Due, Tried};
-use crate::policies::watch::News;
-use crate::policies::{Found, objects};
+use crate::policies::active::{Active, PolicyChanges};
+use crate::policies::load::LoadedPolicy;
+use crate::policies::swap::trial::{DueTrial, TriedCandidate};
+use crate::policies::watch::PolicyNews;
+use crate::policies::{FoundPolicies, objects};
 use crate::telemetry;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use transom_api::KnownReason;
 use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
-use transom_core::catalogue::Change;
+use transom_core::catalogue::PolicyChange::{
+    self, Bounded, Loaded, Mended, Refused, Removed, Swapped, TagMoved, TagReturned, Waiting,
+};
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
@@ -35,12 +37,12 @@ const TRIAL: Duration = Duration::from_secs(600);
 
 impl Controller {
     /// The policies that are objects of an API server, as they are now; component files lie at `base`.
-    pub(crate) async fn given(&self, base: &Base) -> Found {
+    pub(crate) async fn given(&self, base: &Base) -> FoundPolicies {
         let (objects, unread) = self.connections.policy_objects().await;
         self.found_statuses(&objects);
-        let mut found = Found {
+        let mut found = FoundPolicies {
             policies: objects::written(&objects, base),
-            ..Found::default()
+            ..FoundPolicies::default()
         };
         for (object, failure) in unread {
             found.miss(object.to_string(), object.to_string(), failure.message);
@@ -54,11 +56,11 @@ impl Controller {
         base: &Base,
         active: &Active,
         components: BTreeSet<ObjectRef>,
-    ) -> News {
+    ) -> PolicyNews {
         let connections = &self.connections;
         connections.follow_components(components, || self.watch(active));
         let changed = &connections.policies_changed;
-        News {
+        PolicyNews {
             policies: match changed.swap(false, Ordering::AcqRel) {
                 true => Some(self.given(base).await),
                 false => None,
@@ -72,14 +74,14 @@ impl Controller {
     pub(crate) async fn follow_policies(
         self: Arc<Self>,
         active: Active,
-        mut changes: mpsc::UnboundedReceiver<Changes>,
+        mut changes: mpsc::UnboundedReceiver<PolicyChanges>,
     ) {
-        let more = |change: &Change| matches!(change, Change::Loaded | Change::Swapped);
+        let more = |change: &PolicyChange| matches!(change, Loaded | Swapped);
         while let Some(changes) = changes.recv().await {
-            let (later, now): (Changes, Changes) =
+            let (later, now): (PolicyChanges, PolicyChanges) =
                 changes.into_iter().partition(|(_, change)| more(change));
             // A bound may also widen again what a manifest narrowed before.
-            if now.iter().any(|(_, change)| *change == Change::Bounded) {
+            if now.iter().any(|(_, change)| *change == Bounded) {
                 self.watch(&active);
             }
             self.activate(&active, &now);
@@ -93,14 +95,14 @@ impl Controller {
 
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
     /// names are ready, so that one that is slow or does not answer holds up no other policy.
-    pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: Changes) {
+    pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: PolicyChanges) {
         let loaded = changes
             .iter()
             .filter_map(|(policy, _)| Some((Arc::clone(policy), active.loaded_of(policy)?)));
         let watched: BTreeMap<_, _> = loaded.collect();
         self.watch(&active);
         // Changes that need no connection, such as a refusal. They are published even when there are none.
-        let mut by_need = BTreeMap::from([(BTreeSet::new(), Changes::new())]);
+        let mut by_need = BTreeMap::from([(BTreeSet::new(), PolicyChanges::new())]);
         for (policy, change) in changes {
             by_need
                 .entry(active.clusters(&policy))
@@ -112,7 +114,8 @@ impl Controller {
             .into_iter()
             .map(|(clusters, mut changes)| async move {
                 controller.connections.ready(&clusters).await;
-                // Another revision that was loaded meanwhile may read what is not watched yet. It comes with a change of its own.
+                // Another revision that was loaded meanwhile may read what is not watched yet. It comes with a change
+                // of its own.
                 changes.retain(|(policy, _)| {
                     let both = watched.get(policy).zip(active.loaded_of(policy));
                     both.is_none_or(|(before, now)| before.revision.is(&now.revision))
@@ -123,13 +126,17 @@ impl Controller {
     }
 
     /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.
-    pub(crate) fn activate(self: &Arc<Self>, active: &Active, changes: &[(Arc<str>, Change)]) {
+    pub(crate) fn activate(
+        self: &Arc<Self>,
+        active: &Active,
+        changes: &[(Arc<str>, PolicyChange)],
+    ) {
         let _one = self.activating.locked();
         // Several policies may begin together. The primaries of all of them are to be located first, so that none wins
         // by its order.
         let new = changes
             .iter()
-            .filter(|(policy, change)| *change == Change::Loaded && self.queue(policy).is_none());
+            .filter(|(policy, change)| *change == Loaded && self.queue(policy).is_none());
         for loaded in new.filter_map(|(policy, _)| active.loaded_of(policy)) {
             self.expect(&loaded, true);
         }
@@ -137,7 +144,7 @@ impl Controller {
         for (policy, change) in changes {
             let (loaded, works) = (active.loaded_of(policy), self.queue(policy).is_some());
             match (change, loaded) {
-                (Change::Loaded | Change::Swapped, Some(loaded)) => {
+                (Loaded | Swapped, Some(loaded)) => {
                     replaces |= works;
                     let (plan, now_seconds) = (active.take_plan(policy), self.clock.now_seconds());
                     self.limits.begin(&loaded.revision, plan, now_seconds);
@@ -145,21 +152,20 @@ impl Controller {
                     self.resume(policy, loaded, rehearsed);
                 }
                 // A policy that did not begin yet will begin with the bounded revision.
-                (Change::Bounded, Some(loaded)) if works => {
+                (Bounded, Some(loaded)) if works => {
                     replaces = true;
                     self.resume(policy, loaded, None);
                 }
-                (Change::Removed, None) => {
+                (Removed, None) => {
                     replaces |= works;
                     self.remove_queue(policy);
                 }
-                (Change::TagMoved, _) => {
+                (TagMoved, _) => {
                     let (reason, moved) = (KnownReason::TagMoved, active.moved(policy));
                     self.connections.warn_of_policy(policy, reason, &moved);
                 }
-                (Change::Refused | Change::Mended | Change::Waiting | Change::TagReturned, _) => {}
-                (Change::Loaded | Change::Swapped | Change::Bounded, _)
-                | (Change::Removed, Some(_)) => continue,
+                (Refused | Mended | Waiting | TagReturned, _) => {}
+                (Loaded | Swapped | Bounded, _) | (Removed, Some(_)) => continue,
             }
             active.tell(policy, *change);
             self.tell_reach(active, policy, *change);
@@ -171,7 +177,7 @@ impl Controller {
         let changed = changes.iter().map(|(policy, _)| &**policy).collect();
         self.catalogue_changed(&catalogue, &changed);
         // From here on no status of a removed policy is published.
-        if changes.iter().any(|(_, change)| *change == Change::Removed) {
+        if changes.iter().any(|(_, change)| *change == Removed) {
             self.tidy_status(&active.names());
         }
         if replaces {
@@ -179,12 +185,13 @@ impl Controller {
         }
     }
 
-    /// Has every connection watch what the policies need. A revision that is to be replaced works until its workqueue has the
-    /// next one: what it reads stays watched until then, or its guest would take a field that is no longer kept for one that
-    /// the object lacks.
+    /// Has every connection watch what the policies need. A revision that is to be replaced works until its workqueue
+    /// has the next one: what it reads stays watched until then, or its guest would take a field that is no longer kept
+    /// for one that the object lacks.
     pub(crate) fn watch(&self, active: &Active) {
         self.connections.watch(|| {
-            // Taken first: what takes the place of a revision after that is not in it, and the queue still has that one.
+            // Taken first: what takes the place of a revision after that is not in it, and the queue still has that
+            // one.
             let catalogue = active.catalogue();
             let replaced = self.queues().into_iter().filter_map(|queue| {
                 let next = active.loaded_of(&queue.policy);
@@ -238,9 +245,13 @@ impl Controller {
         })
     }
 
-    /// Tries a candidate, once its connections are ready and while this replica leads. Ends early when nobody waits for it
-    /// any more.
-    pub(crate) async fn try_candidate(self: Arc<Self>, active: Active, mut due: Due) -> Tried {
+    /// Tries a candidate, once its connections are ready and while this replica leads. Ends early when nobody waits for
+    /// it any more.
+    pub(crate) async fn try_candidate(
+        self: Arc<Self>,
+        active: Active,
+        mut due: DueTrial,
+    ) -> TriedCandidate {
         let policy = Arc::clone(&due.loaded.revision.policy.name);
         // Its manifest may be refused meanwhile, and then it is no candidate of the catalogue any more.
         let revision = Arc::clone(&due.loaded.revision);
@@ -277,7 +288,8 @@ impl Controller {
         due.tried(trial, approved, self.clock.now_seconds())
     }
 
-    /// What an approval is worth. Whoever may write the file of a policy may approve; of an object the API server tells.
+    /// What an approval is worth. Whoever may write the file of a policy may approve; of an object the API server
+    /// tells.
     pub(super) async fn approved(&self, policy: &str, approval: &Approval) -> Approved {
         let digest = || Approved::Digest(approval.digest.clone());
         let Some(approvals) = self.connections.approvals() else {
@@ -317,8 +329,8 @@ impl Controller {
     }
 
     /// Logs which bounds of a policy's grant RBAC cannot enforce, when the policy is activated.
-    fn tell_reach(&self, active: &Active, policy: &str, change: Change) {
-        if !matches!(change, Change::Loaded | Change::Swapped) {
+    fn tell_reach(&self, active: &Active, policy: &str, change: PolicyChange) {
+        if !matches!(change, Loaded | Swapped) {
             return;
         }
         let loaded = active.loaded_of(policy);
@@ -328,7 +340,7 @@ impl Controller {
     }
 
     /// Which bounds of a grant RBAC cannot enforce; none when there is no API server.
-    pub(crate) fn reach(&self, loaded: &Loaded) -> Vec<String> {
+    pub(crate) fn reach(&self, loaded: &LoadedPolicy) -> Vec<String> {
         let policy = &loaded.revision.policy;
         let reads = self.connections.secret_reads();
         reads.map_or_else(Vec::new, |reads| rights::every_secret(policy, reads, false))

@@ -62,7 +62,7 @@ impl Request {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<Arc<ObjectRef>, Causes>,
-    by_time: BTreeSet<(Due, Arc<ObjectRef>)>,
+    by_time: BTreeSet<(DueTime, Arc<ObjectRef>)>,
     running: HashSet<Arc<ObjectRef>>,
 }
 
@@ -70,13 +70,13 @@ pub(crate) struct Queue {
 type Causes = BTreeMap<&'static str, Entry>;
 
 /// When an entry may run; `None` sorts first and means at once.
-type Due = Option<Instant>;
+type DueTime = Option<Instant>;
 
 /// One cause of one primary.
 #[derive(Debug)]
 struct Entry {
     cause: Queued,
-    due: Due,
+    due: DueTime,
     /// When the work came up: for a timer its time, for a retry when the work of the first attempt came up.
     since: Instant,
 }
@@ -91,7 +91,13 @@ impl Entry {
 impl Queue {
     /// Adds a cause of a primary. Each cause keeps its own time. Adding it again replaces that time, unless it already
     /// may run at once.
-    pub(crate) fn push(&mut self, primary: &ObjectRef, cause: Queued, due: Due, since: Instant) {
+    pub(crate) fn push(
+        &mut self,
+        primary: &ObjectRef,
+        cause: Queued,
+        due: DueTime,
+        since: Instant,
+    ) {
         let slot = cause.slot();
         self.change(primary, |causes| {
             if causes.get(slot).is_none_or(|held| held.due.is_some()) {
@@ -121,7 +127,7 @@ impl Queue {
 
     /// Takes the first primary whose time has come and that is not being reconciled, with the causes that are due.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Request> {
-        let is_due = |due: &Due| due.is_none_or(|due| due <= now);
+        let is_due = |due: &DueTime| due.is_none_or(|due| due <= now);
         let mut ready = self.by_time.iter().take_while(|(due, _)| is_due(due));
         let (due, primary) = ready
             .find(|(_, primary)| !self.running.contains(primary))?
@@ -177,7 +183,7 @@ impl Queue {
 
     /// The primaries that wait and may run now, even those that are still being reconciled.
     fn due(&self, now: Instant) -> impl Iterator<Item = &ObjectRef> {
-        let due = move |due: &Due| due.is_none_or(|due| due <= now);
+        let due = move |due: &DueTime| due.is_none_or(|due| due <= now);
         let waiting = self.by_time.iter().take_while(move |(at, _)| due(at));
         waiting.map(|(_, primary)| &**primary)
     }
@@ -209,7 +215,7 @@ impl Queue {
 }
 
 /// The earliest time of any cause.
-fn earliest(causes: &Causes) -> Option<Due> {
+fn earliest(causes: &Causes) -> Option<DueTime> {
     causes.values().map(|entry| entry.due).min()
 }
 

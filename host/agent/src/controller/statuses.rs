@@ -1,5 +1,5 @@
-//! Publishes the statuses of policies and primaries to the clusters: of a policy when it changes, as `core` computes it;
-//! of a primary when a reconcile ends, and what could not be written, as on a full disk, as soon as possible.
+//! Publishes the statuses of policies and primaries to the clusters: of a policy when it changes, as `core` computes
+//! it; of a primary when a reconcile ends, and what could not be written, as on a full disk, as soon as possible.
 
 use super::Controller;
 use super::memory::LastResult;
@@ -17,7 +17,7 @@ use transom_api::status::{
     LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus, WaitingStatus, WatchStatus,
 };
 use transom_core::backoff;
-use transom_core::catalogue::{Catalogue, Entry};
+use transom_core::catalogue::{Catalogue, CatalogueEntry};
 use transom_core::object::Object;
 use transom_core::report::Report;
 use transom_core::share::lock::MutexExt as _;
@@ -110,8 +110,8 @@ impl Statuses {
 }
 
 impl Controller {
-    /// Sets the policies that statuses are published for: others are active, or refused. Publishes the statuses of those
-    /// that changed, and leaves the rest to the publishing task: a start loads one policy after the other.
+    /// Sets the policies that statuses are published for: others are active, or refused. Publishes the statuses of
+    /// those that changed, and leaves the rest to the publishing task: a start loads one policy after the other.
     pub(crate) fn catalogue_changed(&self, catalogue: &Catalogue, changed: &BTreeSet<&str>) {
         let listed = |policy: &str| catalogue.entry(policy).is_some();
         {
@@ -237,7 +237,7 @@ impl Controller {
     fn policy_status(
         &self,
         policy: &str,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         watch_errors: &[WatchStatus],
         before: Option<&PolicyStatus>,
     ) -> PolicyStatus {
@@ -262,7 +262,7 @@ impl Controller {
         });
         let usage = loaded.map(|loaded| loaded.usage().clone());
         summary::of(
-            summary::Known {
+            summary::KnownPolicy {
                 entry,
                 watch_errors,
                 before,

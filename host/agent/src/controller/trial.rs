@@ -10,7 +10,7 @@ mod unstable;
 
 use super::account::{Account, Accounts};
 use super::conflicts::Conflicts;
-use super::limits::Limits;
+use super::limits::ChangeLimits;
 use super::memory::{LastResult, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
@@ -18,7 +18,7 @@ use super::statuses::Statuses;
 use super::workqueue::{Queues, Workqueue};
 use super::{Clock, Controller};
 use crate::policies::active::Rehearsed;
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use faults::{FAULTS, failures, fault, faults_in, new_faults};
 pub(super) use overlay::Overlay;
 pub(super) use rehearsals::Rehearsals;
@@ -32,13 +32,13 @@ use transom_api::KnownReason;
 use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
-use transom_core::limits::{self, Kinds};
-use transom_core::plan::fleet::{FleetPlan, Listed, Planned};
+use transom_core::limits::{self, LimitedKinds};
+use transom_core::plan::fleet::{FleetPlan, Listed, PlannedPrimary};
 use transom_core::policy::Policy;
 use transom_core::rollout::expected::Expected;
 use transom_core::rollout::{Faults, Trial};
 use transom_core::work::{Cause, Key};
-use tried::{Tried, is_unreachable};
+use tried::{TriedPrimary, is_unreachable};
 use unstable::contradictions;
 
 /// How many threads a trial has, so that the active policies keep theirs.
@@ -58,9 +58,10 @@ impl Drop for Shadow {
 }
 
 impl Controller {
-    /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. Waits until
-    /// what the candidate reads is watched. Also gives what was found right as it is, if every primary was reconciled twice.
-    pub(crate) async fn trial(&self, candidate: Arc<Loaded>) -> (Trial, Option<Rehearsed>) {
+    /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. Waits
+    /// until what the candidate reads is watched. Also gives what was found right as it is, if every primary was
+    /// reconciled twice.
+    pub(crate) async fn trial(&self, candidate: Arc<LoadedPolicy>) -> (Trial, Option<Rehearsed>) {
         let policy = &candidate.revision.policy;
         let clusters = policy.clusters();
         let clusters = clusters.map(|(_, cluster)| cluster.to_owned()).collect();
@@ -81,7 +82,7 @@ impl Controller {
             },
             ..(*candidate.revision).clone()
         });
-        shadow.0.begin(Arc::new(Loaded {
+        shadow.0.begin(Arc::new(LoadedPolicy {
             revision,
             ..(*candidate).clone()
         }));
@@ -114,7 +115,7 @@ impl Controller {
         queue: &Workqueue,
         live: &SharedMemory,
         keys: impl Iterator<Item = &Key>,
-    ) -> BTreeMap<Key, Tried> {
+    ) -> BTreeMap<Key, TriedPrimary> {
         self.memory.lock().results.clear();
         for key in keys {
             queue.push(&key.primary, Queued::Reconcile(Cause::Swapped), None);
@@ -122,7 +123,8 @@ impl Controller {
         self.pass(live).await.0
     }
 
-    /// An agent that only tries: it begins with what this one knows of owners, of what was made, and of when fields changed.
+    /// An agent that only tries: it begins with what this one knows of owners, of what was made, and of when fields
+    /// changed.
     fn shadow(&self) -> Self {
         let memory = SharedMemory::default();
         {
@@ -149,7 +151,7 @@ impl Controller {
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             documents: Arc::clone(&self.documents),
             // A trial writes nothing.
-            limits: Limits::default(),
+            limits: ChangeLimits::default(),
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: watch::Sender::new(true),
@@ -162,9 +164,9 @@ impl Controller {
         }
     }
 
-    /// Works until nothing is left to do now, or there are enough faults that the active revision does not have, which is
-    /// told; returns what was found, and forgets it.
-    async fn pass(&self, live: &SharedMemory) -> (BTreeMap<Key, Tried>, bool) {
+    /// Works until nothing is left to do now, or there are enough faults that the active revision does not have, which
+    /// is told; returns what was found, and forgets it.
+    async fn pass(&self, live: &SharedMemory) -> (BTreeMap<Key, TriedPrimary>, bool) {
         let mut idle = std::pin::pin!(self.idle());
         let mut cut = false;
         while !cut && tokio::time::timeout(LOOK, &mut idle).await.is_err() {
@@ -181,7 +183,7 @@ impl Controller {
         let tried = |(key, account): (Key, Account)| {
             // One that is gone has an account only.
             let result = results.get(&key)?.clone();
-            Some((key, Tried { account, result }))
+            Some((key, TriedPrimary { account, result }))
         };
         (accounts.into_iter().filter_map(tried).collect(), cut)
     }
@@ -198,8 +200,8 @@ impl Controller {
     fn compare(
         &self,
         policy: &str,
-        first: &BTreeMap<Key, Tried>,
-        second: Option<&BTreeMap<Key, Tried>>,
+        first: &BTreeMap<Key, TriedPrimary>,
+        second: Option<&BTreeMap<Key, TriedPrimary>>,
     ) -> Trial {
         let active_faults = faults_in(&self.memory, policy).now.len();
         // The lock is taken for each, so that the reconciles of the active revision go on.
@@ -217,8 +219,8 @@ impl Controller {
                 let reason = known(result).unwrap_or(KnownReason::ReadFailed);
                 incomplete.get_or_insert((reason, why));
             }
-            // Without a second pass there were too many faults for one. Otherwise a guest that is only slow now and then is
-            // not to blame.
+            // Without a second pass there were too many faults for one. Otherwise a guest that is only slow now and
+            // then is not to blame.
             let again = second.and_then(|second| second.get(key));
             let faulty_again = again.is_some_and(|again| fault(&again.result).is_some());
             if let Some(reason) = fault(result).filter(|_| !faulty)
@@ -232,7 +234,7 @@ impl Controller {
             let why = "the guest of the candidate fails now and then for many primaries";
             incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
         }
-        let planned = first.iter().map(|(key, tried)| Planned {
+        let planned = first.iter().map(|(key, tried)| PlannedPrimary {
             key,
             state: tried.result.state,
             reason: tried.result.reason.as_str(),
@@ -254,11 +256,11 @@ impl Controller {
 }
 
 /// For how many primaries there is a kind of change that has a limit.
-fn limited(tried: &BTreeMap<Key, Tried>) -> BTreeMap<Limited, u32> {
+fn limited(tried: &BTreeMap<Key, TriedPrimary>) -> BTreeMap<Limited, u32> {
     let mut limited: BTreeMap<Limited, u32> = BTreeMap::new();
     for one in tried.values() {
         let changes = one.account.writes.changes.iter();
-        let kinds: Kinds = changes.filter_map(|one| limits::kind(one.verb)).collect();
+        let kinds: LimitedKinds = changes.filter_map(|one| limits::kind(one.verb)).collect();
         for kind in kinds {
             *limited.entry(kind).or_default() += 1;
         }

@@ -48,7 +48,7 @@ impl Controller {
 
     /// Handles the first answer of a connection that did not answer when its policies began: their primaries are
     /// located before anything is written for one of them, as at a start.
-    fn came(&self, name: &str) {
+    fn connected(&self, name: &str) {
         self.rehearsals.all_changed();
         for queue in self.queues_of(name) {
             self.enqueue_all(&queue, &Cause::Added);
@@ -68,16 +68,16 @@ impl Controller {
         })
     }
 
-    /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is readable
-    /// again at about the same time: what that calls for is done once for all of them. Gives whether what awaits the cluster
-    /// may go on.
+    /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is
+    /// readable again at about the same time: what that calls for is done once for all of them. Gives whether what
+    /// awaits the cluster may go on.
     pub(crate) fn observe_all(&self, observations: Vec<Observation>) -> bool {
         let is_readable = observations
             .iter()
             .any(|one| matches!(one, Observation::Readable(_)));
         let goes_on = is_readable || observations.contains(&Observation::Answered);
         if is_readable {
-            self.look_anew();
+            self.forget_unchanged();
             // New primaries are expected before one of them is reconciled.
             self.locate_new();
         }
@@ -102,7 +102,7 @@ impl Controller {
                     objects,
                 } = unreadable;
                 if objects.is_empty() {
-                    self.look_anew();
+                    self.forget_unchanged();
                 }
                 for object in &objects {
                     self.rehearsals.changed(object, None);
@@ -167,9 +167,9 @@ impl Controller {
     }
 
     /// A watch failed, or is back: nobody knows what changed in between, so nothing counts as unchanged since before.
-    fn look_anew(&self) {
+    fn forget_unchanged(&self) {
         let now_seconds = self.clock.now_seconds();
-        self.memory.lock().sightings.look_anew(now_seconds);
+        self.memory.lock().sightings.restart(now_seconds);
     }
 
     /// Enqueues every primary whose reconcile failed by what may be over now, of policies that name the cluster.
@@ -222,7 +222,7 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     controller.connections.components_came(&name);
     controller.find_outputs(&*cluster);
     match away {
-        true => controller.came(&name),
+        true => controller.connected(&name),
         false => controller.connections.opened(&name),
     }
     if once {
@@ -245,8 +245,8 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     }
 }
 
-/// When what awaits a cluster is tried again: at once when something of it can be read again, and less and less often while
-/// more comes. A watch that fails over and over does not end the back-off of all that fails for another cause.
+/// When what awaits a cluster is tried again: at once when something of it can be read again, and less and less often
+/// while more comes. A watch that fails over and over does not end the back-off of all that fails for another cause.
 #[derive(Default)]
 struct Retries {
     last: Option<Instant>,

@@ -4,7 +4,7 @@ use crate::controller::Controller;
 use crate::controller::queue::{Queued, Request};
 use crate::controller::workqueue::{Turn, Workqueue};
 use crate::policies::active::Rehearsed;
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use futures::FutureExt as _;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -32,7 +32,7 @@ const AFTER_FAULT: Duration = Duration::from_secs(60);
 
 impl Controller {
     /// Starts a policy with its first good revision: all its primaries are to be located, and are reconciled.
-    pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<Loaded>) {
+    pub(crate) fn begin(self: &Arc<Self>, loaded: Arc<LoadedPolicy>) {
         let queue = Arc::new(Workqueue::new(loaded));
         self.add_queue(Arc::clone(&queue));
         self.enqueue_all(&queue, &Cause::Added);
@@ -56,7 +56,7 @@ impl Controller {
     pub(crate) fn resume(
         self: &Arc<Self>,
         policy: &str,
-        loaded: Arc<Loaded>,
+        loaded: Arc<LoadedPolicy>,
         rehearsed: Option<Rehearsed>,
     ) {
         let Some(queue) = self.queue(policy) else {
@@ -89,9 +89,13 @@ impl Controller {
         }
     }
 
-    /// The primaries of a policy, and those that are gone but left outputs or a result behind. They are to be located before an
-    /// unstamped target that they may want is written. `at_first`: the policy has not worked yet.
-    pub(crate) fn expect(&self, loaded: &Loaded, at_first: bool) -> (Vec<ObjectRef>, Vec<Key>) {
+    /// The primaries of a policy, and those that are gone but left outputs or a result behind. They are to be located
+    /// before an unstamped target that they may want is written. `at_first`: the policy has not worked yet.
+    pub(crate) fn expect(
+        &self,
+        loaded: &LoadedPolicy,
+        at_first: bool,
+    ) -> (Vec<ObjectRef>, Vec<Key>) {
         let policy = &loaded.revision.policy;
         let primaries = self.connections.primaries(policy);
         let known: BTreeSet<&ObjectRef> = primaries.iter().collect();

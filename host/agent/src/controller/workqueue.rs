@@ -3,7 +3,7 @@
 
 use crate::controller::memory::Pause;
 use crate::controller::queue::{Queue, Queued, Request};
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -102,7 +102,7 @@ pub(crate) struct Workqueue {
     pub(crate) policy: Arc<str>,
     /// When the policy began to work.
     pub(crate) begun: Instant,
-    loaded: RwLock<Arc<Loaded>>,
+    loaded: RwLock<Arc<LoadedPolicy>>,
     queue: Mutex<Queue>,
     changed: Notify,
     closed: AtomicBool,
@@ -121,7 +121,7 @@ pub(crate) struct Swapped {
 
 impl Workqueue {
     /// An empty workqueue.
-    pub(crate) fn new(loaded: Arc<Loaded>) -> Self {
+    pub(crate) fn new(loaded: Arc<LoadedPolicy>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
             begun: Instant::now(),
@@ -135,18 +135,19 @@ impl Workqueue {
     }
 
     /// The active revision. A reconcile takes it once and never mixes two.
-    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+    pub(crate) fn loaded(&self) -> Arc<LoadedPolicy> {
         Arc::clone(&self.loaded.reading())
     }
 
     /// Whether the policy is still there, and this revision of it the active one.
-    pub(crate) fn works_on(&self, loaded: &Arc<Loaded>) -> bool {
+    pub(crate) fn works_on(&self, loaded: &Arc<LoadedPolicy>) -> bool {
         let removed = self.removed.reading();
         !*removed && Arc::ptr_eq(&self.loaded(), loaded)
     }
 
-    /// Activates another revision. A reconcile that has not begun to write is dropped; one that writes goes on to its end.
-    pub(crate) fn swap(&self, loaded: Arc<Loaded>) {
+    /// Activates another revision. A reconcile that has not begun to write is dropped; one that writes goes on to its
+    /// end.
+    pub(crate) fn swap(&self, loaded: Arc<LoadedPolicy>) {
         *self.loaded.writing() = loaded;
     }
 

@@ -8,7 +8,7 @@ use prometheus::{
 };
 use std::collections::HashMap;
 use std::time::Duration;
-use transom_core::metrics::{self, Attempt, Kind, Metric};
+use transom_core::metrics::{self, CopyAttempt, Metric, MetricKind};
 use transom_core::plan::{Outcome, WriteKind};
 use transom_core::report::Report;
 use transom_engine::Receipt;
@@ -75,7 +75,7 @@ impl Meters {
         &self,
         cause: &str,
         report: &Report,
-        attempt: Option<Attempt>,
+        attempt: Option<CopyAttempt>,
         since_cause: Duration,
     ) {
         let (policy, state) = (&*report.policy, report.state.as_str());
@@ -90,9 +90,9 @@ impl Meters {
     }
 
     /// Counts an attempt to copy a kubeconfig.
-    pub(crate) fn attempted(&self, attempt: Attempt) {
+    pub(crate) fn attempted(&self, attempt: CopyAttempt) {
         self.copies.inc();
-        if attempt == Attempt::Failed {
+        if attempt == CopyAttempt::Failed {
             self.copy_failures.inc();
         }
     }
@@ -198,8 +198,8 @@ fn gauge(registry: &Registry, metric: &Metric) -> prometheus::Result<IntGaugeVec
 
 fn histogram(registry: &Registry, metric: &Metric) -> prometheus::Result<HistogramVec> {
     let bounds = match metric.kind {
-        Kind::Histogram(bounds) => bounds.to_vec(),
-        Kind::Counter | Kind::Gauge => Vec::new(),
+        MetricKind::Histogram(bounds) => bounds.to_vec(),
+        MetricKind::Counter | MetricKind::Gauge => Vec::new(),
     };
     let options = HistogramOpts::new(metric.name, metric.help).buckets(bounds);
     registered(registry, HistogramVec::new(options, metric.labels)?)
@@ -238,7 +238,7 @@ pub(crate) fn family(
     metric: &Metric,
     rows: impl IntoIterator<Item = (Vec<String>, f64)>,
 ) -> MetricFamily {
-    let counter = metric.kind == Kind::Counter;
+    let counter = metric.kind == MetricKind::Counter;
     let sample = |(values, value): (Vec<String>, f64)| {
         let labels = metric.labels.iter().zip(values).map(|(name, value)| {
             let mut pair = LabelPair::default();
@@ -331,7 +331,7 @@ mod tests {
         // `forget` covers every growing metric that has the label `policy`.
         let of_policies = ALL
             .iter()
-            .filter(|one| one.labels.contains(&"policy") && one.kind != Kind::Gauge);
+            .filter(|one| one.labels.contains(&"policy") && one.kind != MetricKind::Gauge);
         assert_eq!(of_policies.count(), 9);
     }
 }

@@ -1,33 +1,33 @@
 //! What is known of every policy, and the active revisions. Knows no controller: it hands over changes.
 
 use crate::policies::Approval;
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 use transom_api::policy::Limited;
-use transom_core::catalogue::{Catalogue, Change, Entry, Refusal};
+use transom_core::catalogue::{Catalogue, CatalogueEntry, PolicyChange, Refusal};
 use transom_core::rollout;
 use transom_core::rollout::rehearsal::Rehearsal;
 use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::PolicySignal;
 
 /// The changes of policies, each with the name of its policy.
-pub(crate) type Changes = Vec<(Arc<str>, Change)>;
+pub(crate) type PolicyChanges = Vec<(Arc<str>, PolicyChange)>;
 
 /// What is known of every policy, and what is active. Cheap to clone; all clones share their state.
 #[derive(Clone)]
 pub(crate) struct Active {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<ActiveState>>,
     loading: Arc<watch::Sender<usize>>,
 }
 
 /// The shared state of [`Active`].
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ActiveState {
     pub(super) catalogue: Catalogue,
-    pub(super) loaded: BTreeMap<Arc<str>, Arc<Loaded>>,
+    pub(super) loaded: BTreeMap<Arc<str>, Arc<LoadedPolicy>>,
     /// Files, documents and objects that could not be read the last time, and why.
     pub(super) broken: Vec<(String, String)>,
     /// Every policy that is written.
@@ -35,13 +35,13 @@ pub(super) struct Known {
     /// What is approved of each of them.
     pub(super) approvals: BTreeMap<Arc<str>, Approval>,
     /// The approved plans of revisions that became active just now.
-    pub(super) plans: BTreeMap<Arc<str>, Plan>,
+    pub(super) plans: BTreeMap<Arc<str>, ApprovedCounts>,
     /// What was found right as it is for revisions that became active just now.
-    pub(super) rehearsed: BTreeMap<Arc<str>, (Arc<Loaded>, Rehearsed)>,
+    pub(super) rehearsed: BTreeMap<Arc<str>, (Arc<LoadedPolicy>, Rehearsed)>,
 }
 
 /// For how many primaries an approved plan makes a kind of change that has a limit.
-pub(crate) type Plan = BTreeMap<Limited, u32>;
+pub(crate) type ApprovedCounts = BTreeMap<Limited, u32>;
 
 /// What a trial found right as it is. Its trial notes there what changes meanwhile.
 pub(crate) type Rehearsed = Arc<Mutex<Rehearsal>>;
@@ -56,7 +56,7 @@ impl Default for Active {
 }
 
 impl Active {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ActiveState> {
         self.known.locked()
     }
 
@@ -74,8 +74,9 @@ impl Active {
 
     /// Why each refused policy was refused.
     pub(crate) fn refusals(&self) -> Vec<(String, Refusal)> {
-        let refused =
-            |(name, entry): (&Arc<str>, &Entry)| Some((name.to_string(), entry.refused.clone()?));
+        let refused = |(name, entry): (&Arc<str>, &CatalogueEntry)| {
+            Some((name.to_string(), entry.refused.clone()?))
+        };
         self.lock()
             .catalogue
             .entries()
@@ -89,7 +90,7 @@ impl Active {
     }
 
     /// The active revisions.
-    pub(crate) fn loaded(&self) -> Vec<Arc<Loaded>> {
+    pub(crate) fn loaded(&self) -> Vec<Arc<LoadedPolicy>> {
         self.lock().loaded.values().cloned().collect()
     }
 
@@ -110,7 +111,7 @@ impl Active {
     }
 
     /// The active revision of a policy.
-    pub(crate) fn loaded_of(&self, policy: &str) -> Option<Arc<Loaded>> {
+    pub(crate) fn loaded_of(&self, policy: &str) -> Option<Arc<LoadedPolicy>> {
         self.lock().loaded.get(policy).cloned()
     }
 
@@ -120,12 +121,16 @@ impl Active {
     }
 
     /// Takes the approved plan of the active revision of a policy: it counts once.
-    pub(crate) fn take_plan(&self, policy: &str) -> Option<Plan> {
+    pub(crate) fn take_plan(&self, policy: &str) -> Option<ApprovedCounts> {
         self.lock().plans.remove(policy)
     }
 
     /// Takes what the trial of a revision found right as it is, if that became active unchanged just now.
-    pub(crate) fn take_rehearsed(&self, policy: &str, loaded: &Arc<Loaded>) -> Option<Rehearsed> {
+    pub(crate) fn take_rehearsed(
+        &self,
+        policy: &str,
+        loaded: &Arc<LoadedPolicy>,
+    ) -> Option<Rehearsed> {
         let (tried, rehearsed) = self.lock().rehearsed.remove(policy)?;
         Arc::ptr_eq(&tried, loaded).then_some(rehearsed)
     }
@@ -151,23 +156,23 @@ impl Active {
     }
 
     /// Logs a change of a policy.
-    pub(crate) fn tell(&self, policy: &str, change: Change) {
+    pub(crate) fn tell(&self, policy: &str, change: PolicyChange) {
         let catalogue = self.catalogue();
         let entry = catalogue.entry(policy).cloned().unwrap_or_default();
         let revision = entry.revision;
         let signal = match change {
-            Change::Loaded => PolicySignal::Loaded,
-            Change::Swapped => PolicySignal::Swapped,
-            Change::Mended => PolicySignal::Mended,
-            Change::Removed => PolicySignal::Removed,
-            Change::TagReturned => PolicySignal::TagReturned,
-            Change::TagMoved => PolicySignal::TagMoved {
+            PolicyChange::Loaded => PolicySignal::Loaded,
+            PolicyChange::Swapped => PolicySignal::Swapped,
+            PolicyChange::Mended => PolicySignal::Mended,
+            PolicyChange::Removed => PolicySignal::Removed,
+            PolicyChange::TagReturned => PolicySignal::TagReturned,
+            PolicyChange::TagMoved => PolicySignal::TagMoved {
                 message: self.moved(policy),
             },
-            Change::Bounded => PolicySignal::Bounded {
+            PolicyChange::Bounded => PolicySignal::Bounded {
                 suspended: revision.is_some_and(|one| one.policy.suspend),
             },
-            Change::Waiting => {
+            PolicyChange::Waiting => {
                 let Some(candidate) = entry.candidate else {
                     // It is active or refused by now.
                     return;
@@ -179,7 +184,7 @@ impl Active {
                     message: candidate.message,
                 }
             }
-            Change::Refused => {
+            PolicyChange::Refused => {
                 let Some(refusal) = entry.refused else {
                     // The refusal is over by now.
                     return;

@@ -6,9 +6,9 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use transom_api::KnownReason;
-use transom_core::cases::{Case, Difference, difference};
+use transom_core::cases::{Difference, GuestCase, difference};
 use transom_core::redact::visible::visible;
-use transom_core::rollout::history::Record;
+use transom_core::rollout::history::RevisionRecord;
 use transom_engine::{CallFailure, Engine, Guest, LogLine, travelling_cases};
 
 /// The longest that all cases of a component may take.
@@ -20,16 +20,16 @@ const MAX_MESSAGE: usize = 300;
 
 /// Which components need not pass their cases, because they did before: the answers depend on their bytes alone.
 #[derive(Clone, Copy)]
-pub(crate) enum Passed<'a> {
+pub(crate) enum CasesPassed<'a> {
     /// None.
     Nothing,
     /// Those of the revision that was active when the agent ended.
-    Of(&'a Record),
+    Of(&'a RevisionRecord),
     /// All: an earlier run loaded them.
     All,
 }
 
-impl Passed<'_> {
+impl CasesPassed<'_> {
     /// Whether the component with this digest passed.
     pub(super) fn has(self, digest: &str) -> bool {
         match self {
@@ -43,7 +43,7 @@ impl Passed<'_> {
 }
 
 /// Why a component does not pass its cases.
-pub(crate) enum Failed {
+pub(crate) enum CasesFailed {
     /// A case fails, or the cases cannot be read.
     Refused(KnownReason, String),
     /// They take longer than other work should wait.
@@ -54,13 +54,13 @@ pub(crate) enum Failed {
 ///
 /// # Errors
 /// The first case that fails, by name, and the place in the answer that differs, without the values there.
-pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<(), Failed> {
-    let failed = |why: String| Failed::Refused(KnownReason::CasesFailed, why);
+pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<(), CasesFailed> {
+    let failed = |why: String| CasesFailed::Refused(KnownReason::CasesFailed, why);
     let cases = travelling_cases(component)
-        .map_err(|error| Failed::Refused(KnownReason::CasesInvalid, error.to_string()))?;
+        .map_err(|error| CasesFailed::Refused(KnownReason::CasesInvalid, error.to_string()))?;
     let most = if engine.is_hasty() { GRACE } else { MOST };
     let begun = Instant::now();
-    for Case {
+    for GuestCase {
         name,
         given,
         expected,
@@ -68,7 +68,7 @@ pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<
     {
         if begun.elapsed() > most {
             return Err(match engine.is_hasty() {
-                true => Failed::Slow,
+                true => CasesFailed::Slow,
                 false => failed(format!(
                     "its {} cases take longer than {} s",
                     cases.len(),
@@ -89,7 +89,10 @@ pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<
         };
         if let Some(why) = why {
             let why: String = visible(&why).chars().take(MAX_MESSAGE).collect();
-            return Err(Failed::Refused(reason, format!("case `{name}`: {why}")));
+            return Err(CasesFailed::Refused(
+                reason,
+                format!("case `{name}`: {why}"),
+            ));
         }
     }
     Ok(())

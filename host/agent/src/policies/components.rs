@@ -1,26 +1,29 @@
 //! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
-use crate::policies::cases::Passed;
+use crate::policies::cases::CasesPassed;
 use crate::policies::images::Images;
-use crate::policies::kept::{Asker, Kept, NoRoom};
+use crate::policies::kept::{Asker, KeptComponents, NoRoom};
 use crate::policies::load::Inputs;
 use crate::policies::revisions::Revisions;
 use crate::policies::verify;
-use crate::policies::wanted::Wanted;
+use crate::policies::wanted::WantedReads;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::watch;
 use transom_api::KnownReason;
-use transom_artifacts::{Contents, Gathered, Held, Location, MAX_BYTES, Pulled, Sources, Unread};
+use transom_artifacts::{
+    Contents, GatheredComponents, HeldComponent, Location, MAX_BYTES, Pulled, Sources, Unread,
+};
 use transom_cluster::Cluster;
 use transom_core::catalogue::Refusal;
 use transom_core::policy::component::Image;
 use transom_core::reference::ObjectRef;
 
-/// What is in each object that holds a part of a component, as a digest; `None` when it does not exist or cannot be read.
-pub(crate) type Versions = BTreeMap<ObjectRef, Option<String>>;
+/// What is in each object that holds a part of a component, as a digest; `None` when it does not exist or cannot be
+/// read.
+pub(crate) type PartVersions = BTreeMap<ObjectRef, Option<String>>;
 
 /// The cluster whose objects hold components.
 #[derive(Clone, Default)]
@@ -34,14 +37,14 @@ pub(super) enum Local {
     At(Arc<dyn Cluster>),
 }
 
-/// The allowed sources of components, the cluster and the registries that hold some of them, and those that were loaded.
-/// Clones share all of it.
+/// The allowed sources of components, the cluster and the registries that hold some of them, and those that were
+/// loaded. Clones share all of it.
 #[derive(Clone)]
 pub(crate) struct Components {
     sources: Arc<Sources>,
     local: Arc<watch::Sender<Local>>,
     images: Option<Images>,
-    kept: Kept,
+    kept: KeptComponents,
     /// Where the revisions of policies are kept.
     pub(super) revisions: Option<Arc<Revisions>>,
 }
@@ -53,13 +56,13 @@ impl Components {
             sources: Arc::new(sources.clone()),
             local: Arc::default(),
             images: None,
-            kept: Kept::default(),
+            kept: KeptComponents::default(),
             revisions: None,
         }
     }
 
     /// Also pulls from registries, and keeps what was loaded.
-    pub(crate) fn pulling(self, images: Images, kept: Kept) -> Self {
+    pub(crate) fn pulling(self, images: Images, kept: KeptComponents) -> Self {
         Self {
             images: Some(images),
             kept,
@@ -81,7 +84,7 @@ impl Components {
     }
 
     /// The components that were loaded.
-    pub(super) fn kept(&self) -> &Kept {
+    pub(super) fn kept(&self) -> &KeptComponents {
         &self.kept
     }
 
@@ -99,7 +102,11 @@ impl Components {
     ///
     /// # Errors
     /// When one of them is new and finds no room.
-    pub(super) fn keep(&self, wanted: &Wanted, gathered: &Gathered) -> Result<(), Refusal> {
+    pub(super) fn keep(
+        &self,
+        wanted: &WantedReads,
+        gathered: &GatheredComponents,
+    ) -> Result<(), Refusal> {
         let full = |component: &Location, why: NoRoom| {
             let message = format!("component `{component}`: {why}");
             Refusal::new(KnownReason::CacheFull, message)
@@ -159,11 +166,15 @@ impl Components {
         opened.await.map_or(Local::Nowhere, |local| local.clone())
     }
 
-    /// Reads what lies in a cluster or a registry, as far as it is allowed. `None` when a registry has to be asked, and that
-    /// is not wanted now.
-    pub(super) async fn read(&self, wanted: &Wanted, may_pull: bool) -> Option<Gathered> {
+    /// Reads what lies in a cluster or a registry, as far as it is allowed. `None` when a registry has to be asked, and
+    /// that is not wanted now.
+    pub(super) async fn read(
+        &self,
+        wanted: &WantedReads,
+        may_pull: bool,
+    ) -> Option<GatheredComponents> {
         let allowed: Vec<_> = wanted.all().filter(|one| self.allow(one)).collect();
-        let mut gathered = Gathered::default();
+        let mut gathered = GatheredComponents::default();
         if allowed.iter().any(|one| !one.parts().is_empty()) {
             self.read_objects(&allowed, &mut gathered).await;
         }
@@ -195,13 +206,13 @@ impl Components {
         Some(gathered)
     }
 
-    /// Takes the artifacts that were kept and have the demanded signatures; returns those that are left. Reads files, in a
-    /// thread for that.
+    /// Takes the artifacts that were kept and have the demanded signatures; returns those that are left. Reads files,
+    /// in a thread for that.
     async fn find_kept(
         &self,
-        wanted: Wanted,
-        mut gathered: Gathered,
-    ) -> (Gathered, BTreeMap<Location, Absent>) {
+        wanted: WantedReads,
+        mut gathered: GatheredComponents,
+    ) -> (GatheredComponents, BTreeMap<Location, Absent>) {
         let this = self.clone();
         let is_image = |one: &&Location| one.image().is_some() && self.allow(one);
         let images: BTreeSet<_> = wanted.components.iter().filter(is_image).cloned().collect();
@@ -219,7 +230,7 @@ impl Components {
                             sources: &this.sources,
                             base: &wanted.base,
                             gathered: &gathered,
-                            passed: Passed::All,
+                            passed: CasesPassed::All,
                         };
                         let spec = wanted.verify.as_ref();
                         if spec.is_none_or(|spec| verify::is_signed(spec, &component, inputs)) {
@@ -244,7 +255,7 @@ impl Components {
     }
 
     /// Reads the objects that hold components. Nothing when there is no cluster.
-    async fn read_objects(&self, allowed: &[&Location], gathered: &mut Gathered) {
+    async fn read_objects(&self, allowed: &[&Location], gathered: &mut GatheredComponents) {
         let Local::At(cluster) = self.local().await else {
             return;
         };
@@ -297,7 +308,7 @@ async fn pull(
 }
 
 /// Why an artifact is not asked for: nothing could be had from its registry just now, and it may take as long again.
-fn silent(gathered: &Gathered, image: &Image) -> Option<Unread> {
+fn silent(gathered: &GatheredComponents, image: &Image) -> Option<Unread> {
     let is_silent = |(other, pulled): &(&Image, &Result<Pulled, Unread>)| {
         other.registry == image.registry && pulled.as_ref().is_err_and(|unread| unread.silent)
     };
@@ -311,13 +322,13 @@ fn silent(gathered: &Gathered, image: &Image) -> Option<Unread> {
 /// An artifact that has to be pulled.
 struct Absent {
     /// What was kept of it without the demanded signatures.
-    unsigned: Option<Held>,
+    unsigned: Option<HeldComponent>,
     /// The manifest that its tag named when it was first pulled.
     manifest: Option<String>,
 }
 
 /// The versions of objects that were read.
-pub(super) fn versions(gathered: &Gathered) -> Versions {
+pub(super) fn versions(gathered: &GatheredComponents) -> PartVersions {
     let version = |read: &Result<Option<Contents>, Unread>| {
         Some(read.as_ref().ok()?.as_ref()?.version.clone())
     };
@@ -330,9 +341,9 @@ pub(super) fn versions(gathered: &Gathered) -> Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::{BUILTIN, Found, load};
+    use crate::policies::{BUILTIN, FoundPolicies, load};
     use serde_json::json;
-    use transom_artifacts::signature::{Demand, Key};
+    use transom_artifacts::signature::{Demand, TrustedKey};
     use transom_artifacts::{Artifact, Base};
 
     const KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
@@ -343,16 +354,16 @@ mod tests {
     #[tokio::test]
     async fn a_silent_registry_is_told_when_only_its_signatures_are_missing() {
         let folder = tempfile::tempdir().unwrap();
-        let mut found = Found::default();
+        let mut found = FoundPolicies::default();
         found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
         let mut written = found.policies.remove(0);
         let spec = &mut written.value["spec"];
         spec["guests"]["decide"]["component"] = json!("oci:registry.example/a:v1");
         spec["verify"] = json!({"keys": [{"name": "k", "configMap": "transom/keys/k"}]});
         let policy = load::check(&written.value).ok().unwrap();
-        let wanted = Wanted::new(&policy, &written, false);
+        let wanted = WantedReads::new(&policy, &written, false);
         let at = written.components().next().unwrap();
-        let kept = Kept::new(Some(folder.path()));
+        let kept = KeptComponents::new(Some(folder.path()));
         let digest = transom_core::digest::Digest::of_bytes(b"one").to_string();
         let artifact = Artifact {
             bytes: b"one".into(),
@@ -372,11 +383,11 @@ mod tests {
             sources: &sources,
             base: &wanted.base,
             gathered: &gathered,
-            passed: Passed::All,
+            passed: CasesPassed::All,
         };
         let demand = Demand {
             mode: policy.verify.as_ref().unwrap().mode,
-            keys: vec![Key::parse("k", KEY.as_bytes()).unwrap()],
+            keys: vec![TrustedKey::parse("k", KEY.as_bytes()).unwrap()],
         };
         let (reason, why) = verify::signers(&demand, &at, &digest, inputs).unwrap_err();
         assert_eq!(reason, KnownReason::RegistryUnavailable);

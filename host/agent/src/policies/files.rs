@@ -1,13 +1,13 @@
 //! Lists and reads the manifests in a folder of policies, or a file. Links are followed while they stay inside; files,
 //! folders and bytes are bounded. Each folder is read once, and only manifests are read.
 
-use super::{Found, LIMITS, folder_of};
+use super::{FoundPolicies, LIMITS, folder_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use transom_artifacts::Base;
-use transom_artifacts::folder::{FileIdentity, Folder, Kind, leads_out};
+use transom_artifacts::folder::{FileIdentity, FileKind, Folder, leads_out};
 
 /// Maximum depth of folders.
 const MAX_DEPTH: usize = 16;
@@ -20,7 +20,7 @@ const MAX_BYTES: u64 = 32 << 20;
 
 /// A folder of policies, or one file with them.
 #[derive(Clone, Debug)]
-pub(crate) struct Files {
+pub(crate) struct PolicyFiles {
     path: PathBuf,
     components: Option<PathBuf>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Listing {
     seen: BTreeSet<(u64, u64)>,
 }
 
-impl Files {
+impl PolicyFiles {
     /// The manifests at a path. Components lie in `components`, or else beside them.
     pub(crate) fn new(path: &Path, components: Option<&Path>) -> Self {
         Self {
@@ -73,11 +73,11 @@ impl Files {
     pub(crate) fn list(&self) -> io::Result<Listing> {
         let (root, file) = self.root()?;
         let folder = Folder::open(&root)?;
-        let fingerprint = |folder: &Folder| folder.look(Path::new(".")).map(|(_, found)| found);
+        let fingerprint = |folder: &Folder| folder.stat(Path::new(".")).map(|(_, found)| found);
         let mut listing = Listing::default();
         match file {
             Some(name) => {
-                let (kind, of_file) = folder.look(&name)?;
+                let (kind, of_file) = folder.stat(&name)?;
                 listing.take(&self.path, &name, kind, of_file);
                 listing.folders.insert(root, fingerprint(&folder)?);
                 let named = folder_of(&self.path);
@@ -101,8 +101,8 @@ impl Files {
     }
 
     /// Reads a manifest by its path in the listing.
-    pub(crate) fn read(&self, path: &Path) -> Found {
-        let mut found = Found::default();
+    pub(crate) fn read(&self, path: &Path) -> FoundPolicies {
+        let mut found = FoundPolicies::default();
         let place = path.display().to_string();
         let read = || {
             let (root, file) = self.root()?;
@@ -137,8 +137,8 @@ impl Files {
     /// Lists and reads everything.
     ///
     /// # Errors
-    /// As for [`Files::list`].
-    pub(crate) fn read_all(&self) -> io::Result<Found> {
+    /// As for [`PolicyFiles::list`].
+    pub(crate) fn read_all(&self) -> io::Result<FoundPolicies> {
         let listing = self.list()?;
         let mut found = listing.missed();
         for path in listing.manifests.keys() {
@@ -150,8 +150,8 @@ impl Files {
 
 impl Listing {
     /// What cannot be looked at.
-    pub(crate) fn missed(&self) -> Found {
-        let mut found = Found::default();
+    pub(crate) fn missed(&self) -> FoundPolicies {
+        let mut found = FoundPolicies::default();
         for (path, why) in &self.broken {
             let place = path.display().to_string();
             found.miss(place.clone(), place, why.clone());
@@ -159,9 +159,9 @@ impl Listing {
         found
     }
 
-    fn take(&mut self, path: &Path, name: &Path, kind: Kind, fingerprint: FileIdentity) {
+    fn take(&mut self, path: &Path, name: &Path, kind: FileKind, fingerprint: FileIdentity) {
         match kind {
-            Kind::File => drop(self.manifests.insert(path.to_owned(), fingerprint)),
+            FileKind::File => drop(self.manifests.insert(path.to_owned(), fingerprint)),
             _ if is_manifest(name.as_os_str()) => {
                 self.broken
                     .insert(path.to_owned(), "it is not a regular file".to_owned());
@@ -178,17 +178,20 @@ impl Listing {
             let path = below.join(&name);
             let skipped = name.to_string_lossy().starts_with('.') || name == "cases";
             let is_manifest = is_manifest(&name);
-            if skipped || (matches!(hint, Some(Kind::File | Kind::Special)) && !is_manifest) {
+            if skipped || (matches!(hint, Some(FileKind::File | FileKind::Special)) && !is_manifest)
+            {
                 continue;
             }
-            match folder.look(&path) {
-                Ok((Kind::Folder, fingerprint)) => {
+            match folder.stat(&path) {
+                Ok((FileKind::Folder, fingerprint)) => {
                     self.enter(folder, top, &path, depth, fingerprint)?;
                 }
                 Ok((kind, fingerprint)) if is_manifest => {
                     self.take(&top.join(&path), &path, kind, fingerprint);
                 }
-                Err(error) if is_manifest || leads_out(&error) || hint == Some(Kind::Folder) => {
+                Err(error)
+                    if is_manifest || leads_out(&error) || hint == Some(FileKind::Folder) =>
+                {
                     self.broken.insert(top.join(&path), error.to_string());
                 }
                 Ok(_) | Err(_) => {}
@@ -249,7 +252,7 @@ mod tests {
         "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     fn list(root: &Path) -> (Vec<String>, Vec<String>) {
-        let listing = Files::new(root, None).list().unwrap();
+        let listing = PolicyFiles::new(root, None).list().unwrap();
         let shown = |path: &PathBuf| path.strip_prefix(root).unwrap().display().to_string();
         (
             listing.manifests.keys().map(shown).collect(),
@@ -284,7 +287,7 @@ mod tests {
         let (manifests, broken) = list(&root);
         assert_eq!(manifests, ["inside.yaml", "sub/deep/a.yaml"]);
         assert_eq!(broken, ["dangling.yaml", "out", "out.yaml"]);
-        let found = Files::new(&root, None).read_all().unwrap();
+        let found = PolicyFiles::new(&root, None).read_all().unwrap();
         assert!(
             found
                 .policies
@@ -315,14 +318,14 @@ mod tests {
             list(root),
             (vec!["a.yaml".to_owned(), "sub/b.yaml".to_owned()], vec![])
         );
-        let before = Files::new(root, None).list().unwrap();
+        let before = PolicyFiles::new(root, None).list().unwrap();
         fs::create_dir_all(root.join("..2026_2/sub")).unwrap();
         for path in ["a.yaml", "sub/b.yaml"] {
             fs::write(root.join("..2026_2").join(path), POLICY).unwrap();
         }
         symlink("..2026_2", root.join("..data_tmp")).unwrap();
         fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
-        let after = Files::new(root, None).list().unwrap();
+        let after = PolicyFiles::new(root, None).list().unwrap();
         assert!(after.manifests.keys().eq(before.manifests.keys()));
         assert!(
             after
@@ -348,7 +351,7 @@ mod tests {
         for number in 0..=MAX_MANIFESTS {
             fs::write(many.path().join(format!("{number}.yaml")), "").unwrap();
         }
-        let error = Files::new(many.path(), None)
+        let error = PolicyFiles::new(many.path(), None)
             .list()
             .unwrap_err()
             .to_string();
@@ -365,7 +368,7 @@ mod tests {
         fs::create_dir(folder.path().join("store")).unwrap();
         fs::write(folder.path().join("store/a.yaml"), POLICY).unwrap();
         symlink("store/a.yaml", &link).unwrap();
-        let found = Files::new(&link, None).read_all().unwrap();
+        let found = PolicyFiles::new(&link, None).read_all().unwrap();
         let base = Base::Beside {
             root: folder.path().to_owned(),
             below: PathBuf::new(),
@@ -375,7 +378,7 @@ mod tests {
             (link.to_str().unwrap(), &base)
         );
         assert!(
-            Files::new(&folder.path().join("no.yaml"), None)
+            PolicyFiles::new(&folder.path().join("no.yaml"), None)
                 .read_all()
                 .is_err()
         );

@@ -1,9 +1,9 @@
 //! A thread that follows the manifests of policies and the component files that they name, and reports what changed. A
 //! file that keeps changing does not hold up another.
 
-use super::Found;
-use super::files::{Files, Listing, is_manifest};
-use super::settling::{QUIET, Settling};
+use super::FoundPolicies;
+use super::files::{Listing, PolicyFiles, is_manifest};
+use super::settling::{QUIET, SettlingFiles};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,14 +29,14 @@ const MAX_WATCHED: usize = 1_000;
 
 /// What changed since the last time.
 #[derive(Debug, Default)]
-pub(super) struct Changed {
+pub(super) struct SourceChanges {
     /// All written policies, if any manifest changed; or why they cannot be read.
-    pub(super) found: Option<Result<Found, String>>,
+    pub(super) found: Option<Result<FoundPolicies, String>>,
     /// The component files that changed; `None` for one that is gone.
     pub(super) components: BTreeMap<Location, Option<FileIdentity>>,
 }
 
-enum Signal {
+enum FollowSignal {
     Touched,
     Follow(BTreeSet<Location>),
     Stop,
@@ -44,7 +44,7 @@ enum Signal {
 
 /// A thread that follows files until this is dropped.
 pub(super) struct Following {
-    signals: Sender<Signal>,
+    signals: Sender<FollowSignal>,
     wanted: BTreeSet<Location>,
 }
 
@@ -54,19 +54,19 @@ impl Following {
     /// # Errors
     /// When no thread can be started.
     pub(super) fn start(
-        files: Option<Files>,
-        tell: UnboundedSender<Changed>,
+        files: Option<PolicyFiles>,
+        tell: UnboundedSender<SourceChanges>,
     ) -> std::io::Result<Self> {
         let (signals, received) = channel();
         let events = signals.clone();
-        let mut follower = Follower {
+        let mut follower = SourceFollower {
             files,
-            ..Follower::default()
+            ..SourceFollower::default()
         };
         let known = Arc::clone(&follower.names);
         let watcher = notify::recommended_watcher(move |event| {
             if concerns(event, &known) {
-                drop(events.send(Signal::Touched));
+                drop(events.send(FollowSignal::Touched));
             }
         });
         follower.watcher = watcher.ok();
@@ -84,22 +84,22 @@ impl Following {
         if wanted != self.wanted {
             self.wanted.clone_from(&wanted);
             // Fails only when the thread has ended, and nothing is followed any more.
-            drop(self.signals.send(Signal::Follow(wanted)));
+            drop(self.signals.send(FollowSignal::Follow(wanted)));
         }
     }
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        drop(self.signals.send(Signal::Stop));
+        drop(self.signals.send(FollowSignal::Stop));
     }
 }
 
 /// File names of the components that are followed.
-type Names = Arc<Mutex<BTreeSet<OsString>>>;
+type ComponentNames = Arc<Mutex<BTreeSet<OsString>>>;
 
 /// Whether an event may be about a manifest or a component. A write to another file, such as a log, is not.
-fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
+fn concerns(event: notify::Result<Event>, names: &ComponentNames) -> bool {
     let Ok(event) = event else { return true };
     let named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();
@@ -115,24 +115,24 @@ fn concerns(event: notify::Result<Event>, names: &Names) -> bool {
 
 /// The state of the thread.
 #[derive(Default)]
-struct Follower {
-    files: Option<Files>,
+struct SourceFollower {
+    files: Option<PolicyFiles>,
     components: BTreeSet<Location>,
-    names: Names,
+    names: ComponentNames,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeMap<PathBuf, FileIdentity>,
-    manifests: Settling<PathBuf>,
-    fingerprints: Settling<Location>,
+    manifests: SettlingFiles<PathBuf>,
+    fingerprints: SettlingFiles<Location>,
     /// The policies in each manifest.
-    read: BTreeMap<PathBuf, Found>,
+    read: BTreeMap<PathBuf, FoundPolicies>,
     /// What could not be looked at the last time, or why nothing could.
-    broken: Option<Result<Found, String>>,
+    broken: Option<Result<FoundPolicies, String>>,
 }
 
-impl Follower {
-    fn run(mut self, signals: &Receiver<Signal>, tell: &UnboundedSender<Changed>) {
+impl SourceFollower {
+    fn run(mut self, signals: &Receiver<FollowSignal>, tell: &UnboundedSender<SourceChanges>) {
         loop {
-            let changed = self.look(Instant::now());
+            let changed = self.poll(Instant::now());
             let is_empty = changed.found.is_none() && changed.components.is_empty();
             if (!is_empty && tell.send(changed).is_err()) || !self.wait(signals) {
                 return;
@@ -141,15 +141,15 @@ impl Follower {
     }
 
     /// Waits until there is a reason for another look; false when the thread is to end.
-    fn wait(&mut self, signals: &Receiver<Signal>) -> bool {
+    fn wait(&mut self, signals: &Receiver<FollowSignal>) -> bool {
         let begun = Instant::now();
         let mut until = begun + self.patience();
         loop {
             match signals.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
+                Ok(FollowSignal::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
                 Err(RecvTimeoutError::Timeout) => return true,
-                Ok(Signal::Follow(components)) => self.follow(components),
-                Ok(Signal::Touched) => {}
+                Ok(FollowSignal::Follow(components)) => self.follow(components),
+                Ok(FollowSignal::Touched) => {}
             }
             until = until.min(begun + PAUSE);
         }
@@ -171,10 +171,10 @@ impl Follower {
     }
 
     /// Looks at everything that is followed, and reads what changed.
-    fn look(&mut self, now: Instant) -> Changed {
+    fn poll(&mut self, now: Instant) -> SourceChanges {
         let fingerprint = |one: &Location| (one.clone(), one.fingerprint());
         let fingerprints = self.components.iter().map(fingerprint).collect();
-        let mut components = self.fingerprints.look(now, fingerprints);
+        let mut components = self.fingerprints.poll(now, fingerprints);
         // Forgets components that no policy names any more.
         self.fingerprints
             .retain(|one| self.components.contains(one));
@@ -182,27 +182,27 @@ impl Follower {
         let Some(files) = self.files.clone() else {
             self.listen(Listing::default());
             let found = None;
-            return Changed { found, components };
+            return SourceChanges { found, components };
         };
         let listing = files.list().map_err(|error| error.to_string());
         let found = self.manifests(now, &files, &listing);
         self.listen(listing.unwrap_or_default());
-        Changed { found, components }
+        SourceChanges { found, components }
     }
 
     /// All written policies, if anything changed.
     fn manifests(
         &mut self,
         now: Instant,
-        files: &Files,
+        files: &PolicyFiles,
         listing: &Result<Listing, String>,
-    ) -> Option<Result<Found, String>> {
+    ) -> Option<Result<FoundPolicies, String>> {
         let mut changed = BTreeMap::new();
         if let Ok(Listing { manifests, .. }) = listing {
             let now_there = manifests
                 .iter()
                 .map(|(path, one)| (path.clone(), Some(*one)));
-            changed = self.manifests.look(now, now_there.collect());
+            changed = self.manifests.poll(now, now_there.collect());
         }
         for (path, fingerprint) in &changed {
             match fingerprint {
@@ -266,12 +266,12 @@ fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, FileIdentity)> {
     let Ok(folder) = Folder::open(root) else {
         // The root may be made later: its parent folder will report that.
         let above = super::folder_of(root);
-        let fingerprint = Folder::open(&above).ok()?.look(Path::new(".")).ok()?.1;
+        let fingerprint = Folder::open(&above).ok()?.stat(Path::new(".")).ok()?.1;
         return Some((above, fingerprint));
     };
     let mut below = path.parent()?;
     loop {
-        match folder.look(below) {
+        match folder.stat(below) {
             Ok((_, fingerprint)) => return Some((root.join(below), fingerprint)),
             Err(_) => below = below.parent()?,
         }
@@ -287,8 +287,8 @@ mod tests {
         "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
 
     /// The manifests of one look: how many policies there are, and how many files may hold one.
-    fn counts(follower: &mut Follower, at: Instant) -> Option<(usize, usize)> {
-        follower.look(at).found.map(|found| {
+    fn counts(follower: &mut SourceFollower, at: Instant) -> Option<(usize, usize)> {
+        follower.poll(at).found.map(|found| {
             found
                 .map(|found| (found.policies.len(), found.unread.len()))
                 .unwrap()
@@ -299,9 +299,9 @@ mod tests {
     fn reports_a_file_deleted_before_it_was_read() {
         let folder = tempfile::tempdir().unwrap();
         let (path, begun) = (folder.path().join("a.yaml"), Instant::now());
-        let mut follower = Follower {
-            files: Some(Files::new(folder.path(), None)),
-            ..Follower::default()
+        let mut follower = SourceFollower {
+            files: Some(PolicyFiles::new(folder.path(), None)),
+            ..SourceFollower::default()
         };
         fs::write(&path, POLICY).unwrap();
         // Not quiet yet: it may hold a policy.

@@ -1,5 +1,5 @@
-//! Pulls components from registries, each in a process of its own: a registry may answer without end, and then only that
-//! process ends.
+//! Pulls components from registries, each in a process of its own: a registry may answer without end, and then only
+//! that process ends.
 
 use crate::policies::load::known_reason;
 use serde_json::Value;
@@ -20,11 +20,11 @@ use transom_engine::anonymous_bytes;
 
 /// How long a pull may take.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The most bytes of memory that a pull takes besides the program itself; the largest component with its signatures takes
-/// some 30 MiB.
+/// The most bytes of memory that a pull takes besides the program itself; the largest component with its signatures
+/// takes some 30 MiB.
 const BYTES: u64 = 40 << 20;
-/// How many processes there are at once, for pulls and for looks at tags: together with the agent and its compilers they fit
-/// into the memory that the chart gives.
+/// How many processes there are at once, for pulls and for looks at tags: together with the agent and its compilers
+/// they fit into the memory that the chart gives.
 const AT_ONCE: usize = 4;
 /// The interval between two checks of the memory; in between the process can take little more.
 const LOOK: Duration = Duration::from_millis(5);

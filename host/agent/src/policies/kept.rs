@@ -1,5 +1,5 @@
-//! Keeps the components that were loaded, by their digest, so that a restart needs no registry, ConfigMap or network; and
-//! which digest a tag had when it was first pulled.
+//! Keeps the components that were loaded, by their digest, so that a restart needs no registry, ConfigMap or network;
+//! and which digest a tag had when it was first pulled.
 
 mod in_use;
 mod keeping;
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use transom_api::KnownReason;
 use transom_artifacts::signature::Evidence;
-use transom_artifacts::{Held, Location, MAX_BYTES};
+use transom_artifacts::{HeldComponent, Location, MAX_BYTES};
 use transom_core::digest::Digest;
 use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::Signal;
 use transom_engine::PrivateFolder;
 
-/// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were not
-/// used for longest. The chart gives 256 MiB to all caches.
+/// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were
+/// not used for longest. The chart gives 256 MiB to all caches.
 const MOST: Most = Most {
     files: 512,
     bytes: 96 << 20,
@@ -51,7 +51,7 @@ pub(super) struct Asker<'a> {
 
 /// What was loaded from one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct LoadRecord {
     /// The component, as [`key`] names it.
     component: String,
     /// `sha256:<hex>` of its bytes.
@@ -75,14 +75,14 @@ impl Default for Most {
 
 /// The components that were loaded. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptComponents {
     components: Option<PrivateFolder>,
     records: Option<PrivateFolder>,
     /// From where each component was loaded: only there does its digest stand for its bytes.
     origins: Option<PrivateFolder>,
     /// What verifies each component for each policy, so that it can be verified again.
     evidence: Option<PrivateFolder>,
-    known: Arc<Mutex<BTreeMap<String, Record>>>,
+    known: Arc<Mutex<BTreeMap<String, LoadRecord>>>,
     /// Held while room is made.
     in_use: Arc<Mutex<InUse>>,
     most: Most,
@@ -92,9 +92,9 @@ pub(crate) struct Kept {
     told: Arc<AtomicBool>,
 }
 
-impl Kept {
+impl KeptComponents {
     /// Keeps components in a folder; only what tags mean, and only for this run, when it cannot be used. That is
-    /// [told](Kept::tell_unusable) by whoever has others rely on it.
+    /// [told](KeptComponents::tell_unusable) by whoever has others rely on it.
     pub(crate) fn new(folder: Option<&Path>) -> Self {
         let mut unusable = None;
         let mut open = |name: &str| {
@@ -146,7 +146,7 @@ impl Kept {
     }
 
     /// What was loaded from a place.
-    pub(super) fn record(&self, component: &Location, asker: Asker<'_>) -> Option<Record> {
+    pub(super) fn record(&self, component: &Location, asker: Asker<'_>) -> Option<LoadRecord> {
         let key = key(component, asker)?;
         let known = || {
             let known = self.known.locked();
@@ -155,17 +155,17 @@ impl Kept {
         self.on_disk(&key).or_else(known)
     }
 
-    fn on_disk(&self, key: &str) -> Option<Record> {
+    fn on_disk(&self, key: &str) -> Option<LoadRecord> {
         let bytes = self
             .records
             .as_ref()?
             .read(&file(key, "json"), RECORD_BYTES);
-        let record: Record = serde_json::from_slice(&bytes.ok()?).ok()?;
+        let record: LoadRecord = serde_json::from_slice(&bytes.ok()?).ok()?;
         (record.component == key).then_some(record)
     }
 
     /// The record that has the demanded digest: that of the policy, or of all that demand none.
-    fn fitting(&self, component: &Location, asker: Asker<'_>) -> Option<Record> {
+    fn fitting(&self, component: &Location, asker: Asker<'_>) -> Option<LoadRecord> {
         let any = Asker {
             digest: None,
             ..asker
@@ -191,7 +191,7 @@ impl Kept {
 
     /// The bytes that were loaded from a place, if they have the demanded digest, and what was kept for verifying them.
     /// Reads files.
-    pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<Held> {
+    pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<HeldComponent> {
         let record = self.fitting(component, asker)?;
         let (name, folder) = (name(&record.digest), self.components.as_ref()?);
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
@@ -203,7 +203,7 @@ impl Kept {
         let evidence = asker
             .signed
             .then(|| self.evidence(&record.digest, component, asker));
-        is_same.then(|| Held {
+        is_same.then(|| HeldComponent {
             bytes,
             manifest: record.manifest,
             evidence: evidence.flatten(),
@@ -250,14 +250,14 @@ impl Kept {
         self.has_digest(digest) && self.is_from(component, asker, digest)
     }
 
-    /// The component with a digest that was loaded from a place, which may hold another one by now; and what verified it
-    /// for this policy. What was loaded from elsewhere is none: its source may not be allowed. Reads files.
+    /// The component with a digest that was loaded from a place, which may hold another one by now; and what verified
+    /// it for this policy. What was loaded from elsewhere is none: its source may not be allowed. Reads files.
     pub(super) fn by_digest(
         &self,
         component: &Location,
         asker: Asker<'_>,
         digest: &str,
-    ) -> Option<Held> {
+    ) -> Option<HeldComponent> {
         let (name, folder) = (name(digest), self.components.as_ref()?);
         if !self.is_from(component, asker, digest) {
             return None;
@@ -265,7 +265,7 @@ impl Kept {
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
         folder.touch(&name);
         let is_same = Digest::of_bytes(&bytes).to_string() == digest;
-        is_same.then(|| Held {
+        is_same.then(|| HeldComponent {
             bytes,
             manifest: None,
             evidence: self.evidence(digest, component, asker),
@@ -285,7 +285,7 @@ fn tell(message: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::{BUILTIN, Found, load};
+    use crate::policies::{BUILTIN, FoundPolicies, load};
     use std::borrow::Cow;
     use std::collections::BTreeSet;
     use std::fs;
@@ -326,10 +326,10 @@ mod tests {
             location("oci:registry.example/b:v1"),
         );
         let component = artifact(b"one");
-        Kept::new(Some(&path))
+        KeptComponents::new(Some(&path))
             .keep(&one, ANY, &component, Some("sha256:m"), None)
             .unwrap();
-        let again = || Kept::new(Some(&path));
+        let again = || KeptComponents::new(Some(&path));
         assert_eq!(again().find(&one, ANY).unwrap().bytes, b"one");
         assert_eq!(
             again().record(&one, ANY).unwrap().manifest.as_deref(),
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_tag_keeps_its_meaning_whoever_pulls_it_with_a_digest() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(&folder.path().join("components")));
+        let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let (tag, first, moved) = (
             location("oci:registry.example/a:v1"),
             artifact(b"one"),
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn a_config_map_counts_only_for_its_policy_object() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(&folder.path().join("components")));
+        let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let component = location("configmap:transom/a/k");
         let of = |uid| Asker { uid, ..ANY };
         for uid in [Some("one"), None] {
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn what_verifies_a_component_is_kept_with_it() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(&folder.path().join("components")));
+        let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let signed = |uid| Asker {
             uid: Some(uid),
             signed: true,
@@ -467,7 +467,7 @@ mod tests {
     fn what_is_used_by_its_digest_is_not_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("components");
-        let kept = Kept::new(Some(&root));
+        let kept = KeptComponents::new(Some(&root));
         let component = artifact(b"one");
         kept.keep_digest(&place(), ANY, &component, None).unwrap();
         let file = root.join("bytes").join(name(&component.digest));
@@ -489,19 +489,19 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         assert_eq!(
-            Kept::new(Some(&folder.path().join("good"))).unusable(),
+            KeptComponents::new(Some(&folder.path().join("good"))).unusable(),
             None
         );
-        let why = Kept::new(Some(&file)).unusable().unwrap();
+        let why = KeptComponents::new(Some(&file)).unusable().unwrap();
         assert!(why.contains(&file.display().to_string()), "{why}");
-        let why = Kept::new(None).unusable().unwrap();
+        let why = KeptComponents::new(None).unusable().unwrap();
         assert!(why.contains("XDG_CACHE_HOME"), "{why}");
-        assert_eq!(Kept::default().unusable(), None, "none is wanted");
+        assert_eq!(KeptComponents::default().unusable(), None, "none is wanted");
     }
 
     #[test]
     fn without_a_folder_only_the_meaning_of_a_tag_is_known() {
-        let kept = Kept::new(None);
+        let kept = KeptComponents::new(None);
         let one = location("oci:registry.example/a:v1");
         kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"), None)
             .unwrap();
@@ -509,11 +509,11 @@ mod tests {
     }
 
     /// A folder with room for so many bytes.
-    fn small(root: &Path, bytes: u64) -> Kept {
+    fn small(root: &Path, bytes: u64) -> KeptComponents {
         let most = Most { bytes, ..MOST };
-        Kept {
+        KeptComponents {
             most,
-            ..Kept::new(Some(root))
+            ..KeptComponents::new(Some(root))
         }
     }
 
@@ -603,18 +603,18 @@ mod tests {
     }
 
     /// A kept revision.
-    fn sample() -> history::Record {
-        let mut found = Found::default();
+    fn sample() -> history::RevisionRecord {
+        let mut found = FoundPolicies::default();
         found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
         let engine = Engine::new(EngineOptions::default()).unwrap();
         let loaded = load::load(&engine, &found.policies[0], &Sources::default());
-        history::Record::of(&loaded.ok().unwrap().revision)
+        history::RevisionRecord::of(&loaded.ok().unwrap().revision)
     }
 
     #[test]
     fn a_digest_stands_for_a_component_only_where_that_was_loaded_from() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(&folder.path().join("components")));
+        let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let of = |uid| Asker {
             uid: Some(uid),
             ..ANY
@@ -661,7 +661,7 @@ mod tests {
     #[test]
     fn no_policy_replaces_what_verified_a_component_for_another_one_and_a_new_one_finds_it() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(&folder.path().join("components")));
+        let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let at = location("oci:registry.example/a:v1");
         let by = |policy| Asker {
             policy,
@@ -703,7 +703,7 @@ mod tests {
     fn what_an_earlier_version_of_the_agent_kept_counts() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("components");
-        let kept = Kept::new(Some(&root));
+        let kept = KeptComponents::new(Some(&root));
         let at = location("oci:registry.example/a:v1");
         let asker = Asker {
             signed: true,

@@ -1,17 +1,17 @@
 //! From a policy's manifest to compiled guests with accepted settings. A revision that fails anywhere is refused as a
 //! whole.
 
-use super::cases::{self, Passed};
+use super::cases::{self, CasesPassed};
 use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 use transom_api::KnownReason;
-use transom_api::policy::{Capability, GuestSpec};
+use transom_api::policy::{CapabilitySpec, GuestSpec};
 use transom_artifacts::signature::Demand;
-use transom_artifacts::{Artifact, Base, FetchError, Gathered, Location, Sources};
-use transom_core::catalogue::guest::Guest;
+use transom_artifacts::{Artifact, Base, FetchError, GatheredComponents, Location, Sources};
+use transom_core::catalogue::guest::GuestFacts;
 use transom_core::catalogue::{Refusal, Revision};
 use transom_core::contract::description::Role;
 use transom_core::digest::Digest;
@@ -20,11 +20,11 @@ use transom_core::policy::{Policy, bound, check, manifest};
 use transom_core::rollout::Gate;
 use transom_core::rollout::expected::Expecting;
 use transom_core::share::lock::MutexExt as _;
-use transom_engine::{Capabilities, Engine, Limits, LoadError};
+use transom_engine::{CallLimits, Capabilities, Engine, LoadError};
 
 /// One policy ready to be reconciled: what decisions need, and the compiled guests.
 #[derive(Clone)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedPolicy {
     /// The checked policy with its guests as values.
     pub(crate) revision: Arc<Revision>,
     /// The compiled guest that decides when.
@@ -34,14 +34,14 @@ pub(crate) struct Loaded {
     /// The keys that verified the components, by name.
     pub(crate) keys: BTreeMap<String, Digest>,
     /// What one call of a guest may use.
-    pub(crate) limits: Limits,
+    pub(crate) limits: CallLimits,
     /// What the calls used so far.
     pub(crate) usage: Arc<Mutex<Usage>>,
     /// What its trial planned, while it is watched.
     pub(crate) expecting: Option<Arc<Expecting>>,
 }
 
-impl Loaded {
+impl LoadedPolicy {
     /// What the calls used so far.
     pub(crate) fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.locked()
@@ -84,9 +84,9 @@ pub(crate) struct Inputs<'a> {
     /// Where the component files lie that it may name.
     pub(crate) base: &'a Base,
     /// What requests gave for what lies in a cluster or a registry.
-    pub(crate) gathered: &'a Gathered,
+    pub(crate) gathered: &'a GatheredComponents,
     /// Which components need not pass their own cases again.
-    pub(crate) passed: Passed<'a>,
+    pub(crate) passed: CasesPassed<'a>,
 }
 
 /// Checks a manifest, fetches and compiles its guests, and has them check their settings. Reads no cluster.
@@ -97,12 +97,12 @@ pub(crate) fn load(
     engine: &Engine,
     written: &Written,
     sources: &Sources,
-) -> Result<Loaded, Refusal> {
+) -> Result<LoadedPolicy, Refusal> {
     let inputs = Inputs {
         sources,
         base: &written.base,
-        gathered: &Gathered::default(),
-        passed: Passed::Nothing,
+        gathered: &GatheredComponents::default(),
+        passed: CasesPassed::Nothing,
     };
     assemble(engine, check(&written.value)?, inputs).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
@@ -123,8 +123,8 @@ pub(crate) fn check(value: &Value) -> Result<Policy, Refusal> {
 ///
 /// # Errors
 /// When the policy asks for more than the engine allows.
-pub(crate) fn limits(engine: &Engine, policy: &Policy) -> Result<Limits, Refusal> {
-    Limits::of_policy(&policy.budget, engine.limits())
+pub(crate) fn limits(engine: &Engine, policy: &Policy) -> Result<CallLimits, Refusal> {
+    CallLimits::of_policy(&policy.budget, engine.limits())
         .map_err(|error| Refusal::new(KnownReason::BudgetNotAllowed, error.to_string()))
 }
 
@@ -170,7 +170,7 @@ pub(super) fn assemble(
     engine: &Engine,
     policy: Policy,
     inputs: Inputs<'_>,
-) -> Result<Loaded, Unloaded> {
+) -> Result<LoadedPolicy, Unloaded> {
     let limits = limits(engine, &policy).map_err(Unloaded::Refused)?;
     let demand = policy.verify.as_ref();
     let demand = demand.map(|spec| verify::demand(spec, inputs)).transpose();
@@ -198,7 +198,7 @@ pub(super) fn assemble(
         trigger: trigger_guest,
         decide: decide_guest,
     });
-    Ok(Loaded {
+    Ok(LoadedPolicy {
         revision,
         trigger,
         decide,
@@ -212,7 +212,7 @@ pub(super) fn assemble(
 /// What the guests of a policy are loaded with.
 struct Load<'a> {
     engine: &'a Engine,
-    limits: &'a Limits,
+    limits: &'a CallLimits,
     demand: Option<&'a Demand>,
     inputs: Inputs<'a>,
     /// Whether the policy grants no write.
@@ -226,7 +226,7 @@ impl Load<'_> {
         role: &str,
         spec: &GuestSpec,
         built_for: Role,
-    ) -> Result<(transom_engine::Guest, Guest), Unloaded> {
+    ) -> Result<(transom_engine::Guest, GuestFacts), Unloaded> {
         let &Self {
             engine,
             limits,
@@ -254,7 +254,7 @@ impl Load<'_> {
         let signers = signers.map_err(|(reason, why)| refused(reason, &why))?;
         let compiled = self.compile(role, spec, built_for, (&at, &artifact.bytes))?;
         let description = compiled.description().clone();
-        let mut guest = Guest::load(compiled.digest(), description, &spec.settings)
+        let mut guest = GuestFacts::load(compiled.digest(), description, &spec.settings)
             .map_err(|failure| refused(known_reason(failure.reason.as_str()), &failure.message))?;
         guest.signers = signers.unwrap_or_default();
         guest.manifest = at.manifest(inputs.gathered);
@@ -262,8 +262,8 @@ impl Load<'_> {
             .map_err(|(reason, why)| refused_at(Gate::Settings, reason, &why))?;
         if !inputs.passed.has(compiled.digest()) {
             cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
-                cases::Failed::Slow => Unloaded::Slow,
-                cases::Failed::Refused(reason, why) => {
+                cases::CasesFailed::Slow => Unloaded::Slow,
+                cases::CasesFailed::Refused(reason, why) => {
                     let why = format_args!("component `{at}`: {why}");
                     refused_at(Gate::Cases, reason, &why)
                 }
@@ -281,7 +281,7 @@ impl Load<'_> {
         (at, bytes): (&Location, &[u8]),
     ) -> Result<transom_engine::Guest, Unloaded> {
         let granted = spec.capabilities.iter();
-        let granted = granted.map(|Capability::Log| transom_engine::Capability::Log);
+        let granted = granted.map(|CapabilitySpec::Log| transom_engine::Capability::Log);
         let loaded = self
             .engine
             .load(bytes, built_for, &Capabilities::of(granted));
@@ -316,7 +316,7 @@ fn fetch(at: &Location, spec: &GuestSpec, inputs: Inputs<'_>) -> Result<Artifact
 /// Has a guest check its settings.
 fn check_settings(
     guest: &transom_engine::Guest,
-    limits: &Limits,
+    limits: &CallLimits,
     settings: &Map<String, Value>,
 ) -> Result<(), (KnownReason, String)> {
     let text = Value::Object(settings.clone()).to_string();

@@ -1,7 +1,7 @@
 //! Policies of the start, which are read and loaded while the caller goes on.
 
-use crate::policies::Source;
-use crate::policies::active::Changes;
+use crate::policies::PolicySource;
+use crate::policies::active::PolicyChanges;
 use crate::policies::components::Components;
 use crate::policies::loads::Loads;
 use crate::policies::swap::{GRACE, Swap};
@@ -15,7 +15,7 @@ use transom_engine::Engine;
 
 /// Policies that are being read and loaded in the background.
 pub(crate) struct Loading {
-    reading: JoinHandle<(Swap, Changes)>,
+    reading: JoinHandle<(Swap, PolicyChanges)>,
     components: Components,
 }
 
@@ -24,7 +24,7 @@ impl Loading {
     /// manifests can be read meanwhile. `rolls_out`: new revisions are candidates first.
     pub(crate) fn start(
         engine: Engine,
-        source: Source,
+        source: PolicySource,
         connections: BTreeSet<String>,
         components: Components,
         rolls_out: bool,
@@ -55,7 +55,7 @@ impl Loading {
     ///
     /// # Errors
     /// When loading ended by a bug in the agent.
-    pub(crate) async fn done(self) -> anyhow::Result<(Swap, Changes)> {
+    pub(crate) async fn done(self) -> anyhow::Result<(Swap, PolicyChanges)> {
         let (mut swap, mut changes) = self.read().await?;
         while swap.loads().count() > 0 {
             let done = swap.next().await;
@@ -68,7 +68,7 @@ impl Loading {
     ///
     /// # Errors
     /// As for [`Loading::done`].
-    pub(crate) async fn begun(self) -> anyhow::Result<(Swap, Changes)> {
+    pub(crate) async fn begun(self) -> anyhow::Result<(Swap, PolicyChanges)> {
         let (mut swap, mut changes) = self.read().await?;
         let until = Instant::now() + GRACE;
         while swap.loads().count() > 0 {
@@ -83,7 +83,7 @@ impl Loading {
         Ok((swap, changes))
     }
 
-    async fn read(self) -> anyhow::Result<(Swap, Changes)> {
+    async fn read(self) -> anyhow::Result<(Swap, PolicyChanges)> {
         self.reading.await.context("failed to load the policies")
     }
 }

@@ -1,6 +1,6 @@
 //! Loads policies in the background, each on its own: builtin ones first, then those that load quickly. A load that
-//! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Components that lie in a
-//! cluster are read before, only so far ahead that few of them are in memory.
+//! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Components that lie in
+//! a cluster are read before, only so far ahead that few of them are in memory.
 
 mod earlier;
 mod following;
@@ -8,8 +8,8 @@ mod job;
 mod run;
 mod turn;
 
-use crate::policies::components::{Components, Versions};
-use crate::policies::load::Loaded;
+use crate::policies::components::{Components, PartVersions};
+use crate::policies::load::LoadedPolicy;
 use crate::policies::swap::GRACE;
 pub(super) use earlier::Restoring;
 pub(super) use job::Job;
@@ -38,29 +38,29 @@ pub(super) fn retry_at(failures: u32, seed: u64) -> Instant {
 }
 
 /// The result of a job.
-pub(super) struct Done {
+pub(super) struct JobResult {
     pub(super) policy: Arc<str>,
     pub(super) number: u64,
-    pub(super) result: Result<Loaded, Refusal>,
+    pub(super) result: Result<LoadedPolicy, Refusal>,
     /// Why the newest components cannot be loaded, when the result has those of an earlier run.
     pub(super) refused: Option<Refusal>,
     /// The kept revisions, if they were read.
     pub(super) history: Option<History>,
     /// The active one of them, if it is not the result.
-    pub(super) restored: Option<Loaded>,
+    pub(super) restored: Option<LoadedPolicy>,
     /// Whether that may be restored by another try: where its components lie cannot be read now.
     pub(super) unrestored: bool,
     /// The one before it, while the faults of the active one are watched.
-    pub(super) before: Option<Loaded>,
+    pub(super) before: Option<LoadedPolicy>,
     /// The components as they were before they were read.
     pub(super) fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components.
-    pub(super) versions: Versions,
+    pub(super) versions: PartVersions,
     /// Whether something could not be read, or a tag was resolved, so that reading it again may help.
     pub(super) incomplete: bool,
 }
 
-impl Done {
+impl JobResult {
     /// Whether another load may give more.
     pub(super) fn asks_again(&self) -> bool {
         let is_refused = self.result.is_err() || self.refused.is_some();
@@ -75,9 +75,9 @@ pub(super) struct Restored {
     /// The kept revisions.
     pub(super) history: History,
     /// The active one of them.
-    pub(super) restored: Loaded,
+    pub(super) restored: LoadedPolicy,
     /// The one before it, while the faults of the active one are watched.
-    pub(super) before: Option<Loaded>,
+    pub(super) before: Option<LoadedPolicy>,
 }
 
 /// The revision before the active one, which may have to work again; it was pulled after all else was handed over.
@@ -86,13 +86,13 @@ pub(super) struct Before {
     /// The active revision that it was before.
     pub(super) active: Option<Digest>,
     /// `None` when it cannot be had.
-    pub(super) before: Option<Loaded>,
+    pub(super) before: Option<LoadedPolicy>,
 }
 
 /// What a job gives.
-pub(super) enum Given {
+pub(super) enum JobOutput {
     /// Its result.
-    Done(Box<Done>),
+    Done(Box<JobResult>),
     /// What it pulled while nothing waited for it.
     Before(Box<Before>),
     /// What it restored; its result comes later.
@@ -101,9 +101,9 @@ pub(super) enum Given {
 
 /// What became of a job that ran.
 enum Ran {
-    Done(Box<Done>),
+    Done(Box<JobResult>),
     /// It is done but for the revision before the active one, for which it is to be queued once more.
-    AllBut(Box<Done>, Box<Job>),
+    AllBut(Box<JobResult>, Box<Job>),
     Before(Box<Before>),
     /// It has restored what was active, and is to be queued once more.
     Restored(Box<Restored>, Box<Job>),
@@ -112,7 +112,7 @@ enum Ran {
 }
 
 /// A job that is running.
-struct Running {
+struct RunningJob {
     policy: Arc<str>,
     since: Instant,
     kind: JobKind,
@@ -135,8 +135,9 @@ pub(super) struct Loads {
     components: Components,
     queue: VecDeque<Job>,
     tasks: JoinSet<Ran>,
-    running: BTreeMap<Id, Running>,
-    /// The registries from which nothing could be had the last time. Jobs that ask them wait for each other, and no other job for them.
+    running: BTreeMap<Id, RunningJob>,
+    /// The registries from which nothing could be had the last time. Jobs that ask them wait for each other, and no
+    /// other job for them.
     silent: BTreeSet<String>,
 }
 
@@ -197,7 +198,8 @@ impl Loads {
             || running.any(|one| one.follows && !one.ended && *one.policy == *policy)
     }
 
-    /// How often the revision before the active one of a policy could not be had, while it is still to be, now or later.
+    /// How often the revision before the active one of a policy could not be had, while it is still to be, now or
+    /// later.
     pub(super) fn lacking(&self, policy: &str) -> Option<u32> {
         let queued = self.queue.iter().filter(|job| *job.name == *policy);
         let running = self.running.values();
@@ -222,7 +224,7 @@ impl Loads {
     }
 
     /// Waits for the next job that gives something.
-    pub(super) async fn next(&mut self) -> Given {
+    pub(super) async fn next(&mut self) -> JobOutput {
         loop {
             self.begin();
             // A job that has run longer than `GRACE` makes room for the next one.
@@ -253,17 +255,17 @@ impl Loads {
     }
 
     /// Takes what became of a job; returns what it gives.
-    fn take(&mut self, ran: Ran) -> Option<Given> {
+    fn take(&mut self, ran: Ran) -> Option<JobOutput> {
         match ran {
-            Ran::Done(done) => Some(Given::Done(done)),
+            Ran::Done(done) => Some(JobOutput::Done(done)),
             Ran::AllBut(done, job) => {
                 self.queue_again(*job);
-                Some(Given::Done(done))
+                Some(JobOutput::Done(done))
             }
-            Ran::Before(before) => Some(Given::Before(before)),
+            Ran::Before(before) => Some(JobOutput::Before(before)),
             Ran::Restored(restored, job) => {
                 self.queue_again(*job);
-                Some(Given::Restored(restored))
+                Some(JobOutput::Restored(restored))
             }
             Ran::Again(job) => {
                 self.queue_again(*job);
@@ -311,7 +313,7 @@ impl Loads {
                 JobKind::Slow => self.spawn(self.engine.clone(), job),
                 JobKind::Builtin | JobKind::Quick => self.spawn(self.engine.hasty(), job),
             };
-            let running = Running {
+            let running = RunningJob {
                 registries,
                 policy,
                 since: Instant::now(),

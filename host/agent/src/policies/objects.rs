@@ -8,7 +8,8 @@ use transom_artifacts::Base;
 use transom_core::object::Object;
 
 /// Every policy that is not being deleted, in order of name. Its place is the object's name; component files lie at
-/// `base`. Only the fields that define a policy are taken, and an approval, so that a new status does not make it a new policy.
+/// `base`. Only the fields that define a policy are taken, and an approval, so that a new status does not make it a new
+/// policy.
 pub(crate) fn written(objects: &[Object], base: &Base) -> Vec<Written> {
     let there = objects.iter().filter(|object| !object.deleting());
     let mut all: Vec<_> = there.map(|object| one(object, base)).collect();

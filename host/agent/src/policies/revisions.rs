@@ -16,7 +16,9 @@ use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::reference::ObjectRef;
-use transom_core::rollout::history::{History, OBJECT_API_VERSION, OBJECT_KIND, Place, Record};
+use transom_core::rollout::history::{
+    History, OBJECT_API_VERSION, OBJECT_KIND, RecordPlace, RevisionRecord,
+};
 use transom_core::share::lock::MutexExt as _;
 use transom_core::work::Key;
 
@@ -50,9 +52,9 @@ pub(crate) struct Note {
     /// Its uid, if it is an object.
     pub(super) uid: Option<String>,
     /// The revision at work, and after it the one that is to become active.
-    pub(super) active: Vec<Record>,
+    pub(super) active: Vec<RevisionRecord>,
     /// Revisions that may not become active again, and why.
-    pub(super) barred: Vec<(Record, String)>,
+    pub(super) barred: Vec<(RevisionRecord, String)>,
     /// The revision that is watched, if there is one.
     pub(super) watched: Option<Digest>,
     /// How many revisions are kept.
@@ -130,8 +132,8 @@ impl Components {
     }
 
     /// Keeps what is noted; returns the history as it is then, and `None` when it is kept nowhere. `anew`: lists the
-    /// history first, because another agent or a user may have changed it. A record that changed since it was read is not
-    /// written.
+    /// history first, because another agent or a user may have changed it. A record that changed since it was read is
+    /// not written.
     ///
     /// # Errors
     /// When it cannot be read or written; nothing is lost, and it may be tried again.
@@ -158,7 +160,7 @@ impl Components {
                 history.unwrap_or_default()
             }
         };
-        let place = Place { namespace, uid };
+        let place = RecordPlace { namespace, uid };
         if note.gone {
             let steps = history.delete(namespace);
             write(&*cluster, policy, steps, &mut history).await?;
@@ -209,7 +211,7 @@ async fn write(
         let object = cluster.read_whole(&target).await;
         let object =
             object.map_err(|ReadFailure { reason, message }| WriteFailure { reason, message })?;
-        history.put(&target.name, object.as_ref().and_then(Record::read));
+        history.put(&target.name, object.as_ref().and_then(RevisionRecord::read));
     }
     Ok(())
 }

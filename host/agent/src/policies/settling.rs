@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Files with the fingerprint that counts, and those with a change that does not count yet. A fingerprint stands for a
 /// content.
 #[derive(Debug)]
-pub(super) struct Settling<K, M = FileIdentity> {
+pub(super) struct SettlingFiles<K, M = FileIdentity> {
     taken: BTreeMap<K, M>,
     moving: BTreeMap<K, Moving<M>>,
 }
@@ -25,7 +25,7 @@ struct Moving<M> {
     first: Instant,
 }
 
-impl<K, M> Default for Settling<K, M> {
+impl<K, M> Default for SettlingFiles<K, M> {
     fn default() -> Self {
         Self {
             taken: BTreeMap::new(),
@@ -34,9 +34,9 @@ impl<K, M> Default for Settling<K, M> {
     }
 }
 
-impl<K: Clone + Ord, M: Copy + PartialEq> Settling<K, M> {
+impl<K: Clone + Ord, M: Copy + PartialEq> SettlingFiles<K, M> {
     /// Takes the current fingerprints of files, and returns those that count from now on.
-    pub(super) fn look(
+    pub(super) fn poll(
         &mut self,
         now: Instant,
         mut there: BTreeMap<K, Option<M>>,
@@ -98,14 +98,14 @@ mod tests {
 
     /// What counts from each look on; a look is 100 ms after the one before, and shows these files.
     fn looks(seen: &[&[(&'static str, u32)]]) -> Vec<Vec<(&'static str, Option<u32>)>> {
-        let (begun, mut settling) = (Instant::now(), Settling::<&str, u32>::default());
+        let (begun, mut settling) = (Instant::now(), SettlingFiles::<&str, u32>::default());
         let look = |(at, files): (u32, &&[(&'static str, u32)])| {
             let there = files
                 .iter()
                 .map(|(name, fingerprint)| (*name, Some(*fingerprint)))
                 .collect();
             settling
-                .look(begun + Duration::from_millis(100) * at, there)
+                .poll(begun + Duration::from_millis(100) * at, there)
                 .into_iter()
                 .collect()
         };

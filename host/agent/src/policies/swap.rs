@@ -1,6 +1,6 @@
 //! Turns a changed policy or component into a new revision beside the old one; it takes over as a whole or is refused.
 //! Each policy is loaded on its own; a change that needs no component, such as a suspension, counts at once. Does not
-//! wait for a component: results come back as [`Done`](crate::policies::loads::Done).
+//! wait for a component: results come back as [`JobResult`](crate::policies::loads::JobResult).
 
 mod bounding;
 mod keeping;
@@ -12,13 +12,13 @@ mod succession;
 mod tagging;
 pub(crate) mod trial;
 
-use crate::policies::active::{Active, Changes, Known};
-use crate::policies::components::Versions;
-use crate::policies::load::{self, Loaded};
+use crate::policies::active::{Active, ActiveState, PolicyChanges};
+use crate::policies::components::PartVersions;
+use crate::policies::load::{self, LoadedPolicy};
 use crate::policies::loads::Loads;
-use crate::policies::{Approval, Found, Source, Written};
+use crate::policies::{Approval, FoundPolicies, PolicySource, Written};
 use crate::telemetry;
-use probation::Probation;
+use probation::NewRevision;
 use rollout::Pending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
-use transom_core::catalogue::{Change, Place, Refusal};
+use transom_core::catalogue::{PolicyChange, PolicyPlace, Refusal};
 use transom_core::digest::Digest;
 use transom_core::policy::{Policy, bound};
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::{History, RevisionRecord};
 use transom_core::signal::Signal;
 
 /// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
@@ -39,11 +39,11 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// Takes the written policies, has them loaded, and keeps what is active.
 pub(crate) struct Swap {
     loads: Loads,
-    source: Source,
+    source: PolicySource,
     /// The manifests under each name, valid or not.
     newest: BTreeMap<Arc<str>, Newest>,
     /// The last revision of each policy that could be loaded whole.
-    good: BTreeMap<Arc<str>, Arc<Loaded>>,
+    good: BTreeMap<Arc<str>, Arc<LoadedPolicy>>,
     active: Active,
     /// The connections that policies may name.
     connections: BTreeSet<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Swap {
     /// The kept revisions of each policy, as they were read or written last.
     histories: BTreeMap<Arc<str>, History>,
     /// The revisions that may not become active, and why, as long as that is not kept yet.
-    bars: BTreeMap<Arc<str>, BTreeMap<Digest, (Record, String)>>,
+    bars: BTreeMap<Arc<str>, BTreeMap<Digest, (RevisionRecord, String)>>,
     /// The policies whose kept revision is to take the place of the active one.
     recalled: BTreeSet<Arc<str>>,
     /// The policies whose history may not say yet what is to be kept, and when to write it.
@@ -64,14 +64,14 @@ pub(crate) struct Swap {
     /// The policies that are gone, and whose revisions are still kept.
     gone: BTreeSet<Arc<str>>,
     /// The policies whose active revision is new.
-    probations: BTreeMap<Arc<str>, Probation>,
+    probations: BTreeMap<Arc<str>, NewRevision>,
 }
 
 /// The manifests under one name.
 #[derive(Default)]
 struct Newest {
     written: Vec<Written>,
-    place: Place,
+    place: PolicyPlace,
     /// The checked policy; `None` when the manifest is not valid.
     policy: Option<Policy>,
     /// Whether it cannot be loaded.
@@ -85,15 +85,16 @@ struct Newest {
     /// The fingerprints of the components at the last load.
     fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components, at the last load.
-    versions: Versions,
+    versions: PartVersions,
     /// What is in such objects by the last report during the load, and in files. Compared when the load ends.
-    reported: Versions,
+    reported: PartVersions,
     reported_files: BTreeMap<Location, Option<FileIdentity>>,
     /// When to load once more, because an object could not be read.
     retry: Option<Instant>,
     /// The revision that was loaded and is not active.
     pending: Option<Pending>,
-    /// How many loads in a row could not read something. The refusal of the second and later ones is not reported again.
+    /// How many loads in a row could not read something. The refusal of the second and later ones is not reported
+    /// again.
     unread: u32,
 }
 
@@ -101,7 +102,7 @@ impl Swap {
     /// Without policies yet; they may name these connections.
     pub(super) fn new(
         loads: Loads,
-        source: Source,
+        source: PolicySource,
         connections: BTreeSet<String>,
         rolls_out: bool,
     ) -> Self {
@@ -125,7 +126,7 @@ impl Swap {
     }
 
     /// Where policies come from.
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &PolicySource {
         &self.source
     }
 
@@ -135,24 +136,24 @@ impl Swap {
     }
 
     /// Replaces the policies by these, if they differ.
-    pub(super) fn replace(&mut self, policies: Found) -> Changes {
-        if matches!(&self.source, Source::Given(before) if *before == policies) {
+    pub(super) fn replace(&mut self, policies: FoundPolicies) -> PolicyChanges {
+        if matches!(&self.source, PolicySource::Given(before) if *before == policies) {
             return Vec::new();
         }
-        self.source = Source::Given(policies.clone());
+        self.source = PolicySource::Given(policies.clone());
         self.update(Ok(policies))
     }
 
     /// The policies as they are written now.
     ///
     /// # Errors
-    /// As for [`Source::read`].
-    pub(crate) fn written(&self) -> std::io::Result<Found> {
+    /// As for [`PolicySource::read`].
+    pub(crate) fn written(&self) -> std::io::Result<FoundPolicies> {
         self.source.read()
     }
 
     /// Replaces the policies by these, and waits until all of them are loaded or refused.
-    pub(crate) async fn exchange(&mut self, policies: Found) -> Changes {
+    pub(crate) async fn exchange(&mut self, policies: FoundPolicies) -> PolicyChanges {
         let mut changes = self.replace(policies);
         while self.loads.count() > 0 {
             let done = self.next().await;
@@ -163,7 +164,7 @@ impl Swap {
 
     /// Takes the policies that are written now: starts to load new ones, and at once bounds, refuses or removes what
     /// needs no component.
-    pub(super) fn update(&mut self, found: Result<Found, String>) -> Changes {
+    pub(super) fn update(&mut self, found: Result<FoundPolicies, String>) -> PolicyChanges {
         let found = match found {
             Ok(found) => found,
             Err(why) => {
@@ -215,10 +216,10 @@ impl Swap {
     /// Removes the policies that are no longer written. A policy at a place that cannot be read now is not gone.
     fn remove_unwritten(
         &mut self,
-        found: &Found,
+        found: &FoundPolicies,
         by_name: &BTreeMap<Arc<str>, Vec<Written>>,
-    ) -> Changes {
-        let mut changes = Changes::new();
+    ) -> PolicyChanges {
+        let mut changes = PolicyChanges::new();
         // An object that was made anew is another policy.
         let is_gone = |_: &Arc<str>, newest: &Newest, now: Option<&Vec<Written>>| {
             now.is_none_or(|now| self.uid(now) != self.uid(&newest.written))
@@ -256,10 +257,10 @@ impl Swap {
     }
 
     /// Takes the manifests under one name.
-    fn take(&mut self, name: &Arc<str>, written: Vec<Written>) -> Changes {
+    fn take(&mut self, name: &Arc<str>, written: Vec<Written>) -> PolicyChanges {
         let places: Vec<_> = written.iter().map(|one| one.place.as_str()).collect();
         let first = written.first().map(|one| &one.value);
-        let place = Place {
+        let place = PolicyPlace {
             text: places.join(", "),
             generation: first.and_then(|first| first.pointer("/metadata/generation")?.as_i64()),
         };
@@ -279,7 +280,7 @@ impl Swap {
             ..Newest::default()
         };
         self.newest.insert(Arc::clone(name), newest);
-        let mut changes = Changes::new();
+        let mut changes = PolicyChanges::new();
         if suspends {
             changes.extend(self.suspend(name));
         } else if shadows {
@@ -298,9 +299,9 @@ impl Swap {
     }
 
     /// Refuses the newest manifest. `anew`: the manifest or its components changed, so the refusal is reported again.
-    fn refuse(&mut self, name: &Arc<str>, mut refusal: Refusal, anew: bool) -> Changes {
+    fn refuse(&mut self, name: &Arc<str>, mut refusal: Refusal, anew: bool) -> PolicyChanges {
         let newest = self.newest.get(name);
-        let place = newest.map_or_else(Place::default, |newest| newest.place.clone());
+        let place = newest.map_or_else(PolicyPlace::default, |newest| newest.place.clone());
         let changes = self.change(|known| {
             let active = known.catalogue.revision(name);
             let good = self.good.get(name).map(|good| &good.revision);
@@ -311,13 +312,13 @@ impl Swap {
             known.catalogue = known.catalogue.refusing(name, refusal, place);
         });
         match changes.is_empty() && anew {
-            true => vec![(Arc::clone(name), Change::Refused)],
+            true => vec![(Arc::clone(name), PolicyChange::Refused)],
             false => changes,
         }
     }
 
     /// Changes what is known, and returns the changes of policies.
-    fn change(&self, change: impl FnOnce(&mut Known)) -> Changes {
+    fn change(&self, change: impl FnOnce(&mut ActiveState)) -> PolicyChanges {
         let mut known = self.active.lock();
         let before = known.catalogue.clone();
         change(&mut known);

@@ -1,5 +1,5 @@
-//! Looks from time to time whether the tags of components still mean what they meant when they were pulled. Follows none of
-//! them. A registry that does not answer is no news.
+//! Looks from time to time whether the tags of components still mean what they meant when they were pulled. Follows
+//! none of them. A registry that does not answer is no news.
 
 use crate::policies::components::Components;
 use crate::policies::kept::Asker;
@@ -16,7 +16,8 @@ use transom_core::catalogue::MovedTag;
 
 /// How long a registry may take to say what a tag means.
 const LONGEST: Duration = Duration::from_secs(15);
-/// How many tags are asked for at once: one, so that pulls and looks at one registry together leave a process for another one.
+/// How many tags are asked for at once: one, so that pulls and looks at one registry together leave a process for
+/// another one.
 const AT_ONCE: usize = 1;
 
 /// A tag that an active policy uses.
@@ -30,7 +31,7 @@ pub(super) struct Tag {
 }
 
 /// What the registries said of tags: `None` for one that means what it meant. Those that did not answer are left out.
-pub(super) type Answers = BTreeMap<Tag, Option<MovedTag>>;
+pub(super) type TagAnswers = BTreeMap<Tag, Option<MovedTag>>;
 
 /// The looks at tags.
 pub(super) struct Tags {
@@ -38,7 +39,7 @@ pub(super) struct Tags {
     /// Seconds between two looks, with jitter; 0 for none.
     every_seconds: u32,
     due: Option<Instant>,
-    asking: Option<JoinHandle<Answers>>,
+    asking: Option<JoinHandle<TagAnswers>>,
     seeds: RandomState,
 }
 
@@ -77,7 +78,7 @@ impl Tags {
     }
 
     /// Waits for the answers to the look under way; for ever when there is none.
-    pub(super) async fn answered(&mut self) -> Answers {
+    pub(super) async fn answered(&mut self) -> TagAnswers {
         let Some(asking) = &mut self.asking else {
             return std::future::pending().await;
         };
@@ -93,12 +94,12 @@ impl Drop for Tags {
     }
 }
 
-async fn ask(components: Components, tags: Vec<Tag>) -> Answers {
+async fn ask(components: Components, tags: Vec<Tag>) -> TagAnswers {
     let components = Arc::new(components);
     let one = |tag: Tag| {
         let components = Arc::clone(&components);
         async move {
-            let moved = timeout(LONGEST, look(components, tag.clone())).await;
+            let moved = timeout(LONGEST, check_tag(components, tag.clone())).await;
             Some((tag, moved.ok().flatten()?))
         }
     };
@@ -107,7 +108,7 @@ async fn ask(components: Components, tags: Vec<Tag>) -> Answers {
 }
 
 /// Whether one tag moved; `None` when that is not known.
-async fn look(components: Arc<Components>, tag: Tag) -> Option<Option<MovedTag>> {
+async fn check_tag(components: Arc<Components>, tag: Tag) -> Option<Option<MovedTag>> {
     let image = tag.component.image()?.clone();
     let pulled = match &tag.pulled {
         Some(pulled) => pulled.clone(),

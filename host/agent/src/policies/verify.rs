@@ -1,10 +1,10 @@
-//! Whether the components of a policy are signed by the keys that it trusts. Keys are read anew for each load, so that one
-//! that was removed no longer counts.
+//! Whether the components of a policy are signed by the keys that it trusts. Keys are read anew for each load, so that
+//! one that was removed no longer counts.
 
 use crate::policies::load::Inputs;
 use transom_api::KnownReason;
 use transom_api::policy::VerifySpec;
-use transom_artifacts::signature::{Demand, Key};
+use transom_artifacts::signature::{Demand, TrustedKey};
 use transom_artifacts::{Base, FetchError, Location};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::verify::{field, source};
@@ -42,7 +42,7 @@ pub(super) fn demand(spec: &VerifySpec, inputs: Inputs<'_>) -> Result<Demand, Re
             };
             refused(reason, error.about_key())
         })?;
-        let parsed = Key::parse(&key.name, &pem.bytes);
+        let parsed = TrustedKey::parse(&key.name, &pem.bytes);
         let parsed = parsed
             .map_err(|why| refused(KnownReason::TrustRootInvalid, format!("`{place}` {why}")))?;
         keys.push(parsed);

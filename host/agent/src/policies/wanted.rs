@@ -10,7 +10,7 @@ use transom_core::rollout::history::History;
 
 /// What is read to load one policy.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct WantedReads {
     /// Its components.
     pub(super) components: BTreeSet<Location>,
     /// The signatures that lie beside them, and the trusted keys.
@@ -38,7 +38,7 @@ pub(super) struct Earlier {
     pub(super) manifest: Option<String>,
 }
 
-impl Wanted {
+impl WantedReads {
     /// What a policy names. `of_server`: it is an object; a file may bear the uid of an object on another cluster.
     pub(super) fn new(policy: &Policy, written: &Written, of_server: bool) -> Self {
         let base = &written.base;
@@ -76,8 +76,8 @@ impl Wanted {
         })
     }
 
-    /// What is read to restore an earlier revision with these components, which lie where they were loaded from, each as it
-    /// was.
+    /// What is read to restore an earlier revision with these components, which lie where they were loaded from, each
+    /// as it was.
     pub(super) fn of_earlier(&self, components: BTreeMap<Location, Earlier>) -> Self {
         let places = components.keys().cloned();
         let manifest =
@@ -93,7 +93,8 @@ impl Wanted {
         }
     }
 
-    /// From now on a tag means what it meant when a kept revision was pulled by it, unless another component is demanded.
+    /// From now on a tag means what it meant when a kept revision was pulled by it, unless another component is
+    /// demanded.
     pub(super) fn keep_meanings(&mut self, history: &History) {
         for component in self.components.clone() {
             let component = &component;

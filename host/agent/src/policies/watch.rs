@@ -1,14 +1,14 @@
 //! Has changed policies, components and `FleetPolicy` objects loaded, and hands over the changes. No policy waits for
 //! another one.
 
-use crate::policies::active::Changes;
-use crate::policies::components::Versions;
-use crate::policies::follow::{Changed, Following};
+use crate::policies::active::PolicyChanges;
+use crate::policies::components::PartVersions;
+use crate::policies::follow::{Following, SourceChanges};
 use crate::policies::revisions::keeper::Keeper;
 use crate::policies::swap::Swap;
-use crate::policies::swap::trial::{Due, Tried};
+use crate::policies::swap::trial::{DueTrial, TriedCandidate};
 use crate::policies::tags::Tags;
-use crate::policies::{Found, Source};
+use crate::policies::{FoundPolicies, PolicySource};
 use crate::telemetry;
 use std::collections::BTreeSet;
 use std::mem::take;
@@ -29,11 +29,11 @@ const EVERY: Duration = Duration::from_millis(250);
 const WATCH: Duration = Duration::from_secs(1);
 
 /// What changed on the clusters.
-pub(crate) struct News {
+pub(crate) struct PolicyNews {
     /// The `FleetPolicy` objects, when one of them changed.
-    pub(crate) policies: Option<Found>,
+    pub(crate) policies: Option<FoundPolicies>,
     /// The objects that hold components and changed.
-    pub(crate) components: Versions,
+    pub(crate) components: PartVersions,
 }
 
 /// What candidates need of the controller.
@@ -47,17 +47,18 @@ pub(crate) struct Rollouts<A, F> {
 }
 
 /// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components. Tags are looked at every so many seconds.
+/// since the last call, and has these objects followed, which hold components. Tags are looked at every so many
+/// seconds.
 pub(crate) async fn policies<A, F, T>(
     mut swap: Swap,
-    mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> News,
+    mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> PolicyNews,
     rollouts: Rollouts<A, F>,
-    changed: mpsc::UnboundedSender<Changes>,
+    changed: mpsc::UnboundedSender<PolicyChanges>,
     tag_resync_seconds: u32,
 ) where
-    A: Fn(Due) -> T,
+    A: Fn(DueTrial) -> T,
     F: Fn(&str) -> Faults,
-    T: Future<Output = Tried> + Send + 'static,
+    T: Future<Output = TriedCandidate> + Send + 'static,
 {
     let mut succeeds = rollouts.succeeds;
     let (mut trials, mut counted) = (JoinSet::new(), Instant::now());
@@ -98,7 +99,7 @@ pub(crate) async fn policies<A, F, T>(
                 let news = news(swap.objects()).await;
                 rewritten = news.policies.is_some();
                 let faults = count_faults(&mut swap, &mut counted, &rollouts.faults);
-                let changes = [look(&mut swap, news, &mut tags), faults].concat();
+                let changes = [take_changes(&mut swap, news, &mut tags), faults].concat();
                 if !rewritten && changes.is_empty() {
                     continue;
                 }
@@ -118,10 +119,10 @@ type CatchingUp = (oneshot::Sender<()>, BTreeSet<Arc<str>>);
 async fn succeed(
     swap: &mut Swap,
     gained: Option<oneshot::Sender<()>>,
-) -> (Option<CatchingUp>, Changes) {
+) -> (Option<CatchingUp>, PolicyChanges) {
     let Some(done) = gained else {
         swap.stand_by();
-        return (None, Changes::new());
+        return (None, PolicyChanges::new());
     };
     let (changes, behind) = swap.catch_up().await;
     (Some((done, behind)), changes)
@@ -136,10 +137,10 @@ fn answer(waiting: &mut Option<CatchingUp>, swap: &Swap) {
 }
 
 /// Follows the files in which policies are written; a failure is logged.
-fn follow(source: &Source) -> (Option<Following>, mpsc::UnboundedReceiver<Changed>) {
+fn follow(source: &PolicySource) -> (Option<Following>, mpsc::UnboundedReceiver<SourceChanges>) {
     let files = match source {
-        Source::Path(files) => Some(files.clone()),
-        Source::Builtin | Source::Input(_) | Source::Given(_) => None,
+        PolicySource::Path(files) => Some(files.clone()),
+        PolicySource::Builtin | PolicySource::Input(_) | PolicySource::Given(_) => None,
     };
     let (sender, changes) = mpsc::unbounded_channel();
     let following = Following::start(files, sender).inspect_err(|error| {
@@ -153,9 +154,9 @@ fn follow(source: &Source) -> (Option<Following>, mpsc::UnboundedReceiver<Change
 }
 
 /// Takes what changed on the clusters, and begins what is due.
-fn look(swap: &mut Swap, news: News, tags: &mut Tags) -> Changes {
+fn take_changes(swap: &mut Swap, news: PolicyNews, tags: &mut Tags) -> PolicyChanges {
     let policies = news.policies;
-    let mut changes = policies.map_or_else(Changes::new, |found| swap.replace(found));
+    let mut changes = policies.map_or_else(PolicyChanges::new, |found| swap.replace(found));
     swap.load_changed_objects(&news.components);
     swap.retry();
     tags.begin(|| swap.tags());
@@ -168,9 +169,9 @@ fn count_faults(
     swap: &mut Swap,
     counted: &mut Instant,
     faults: impl Fn(&str) -> Faults,
-) -> Changes {
+) -> PolicyChanges {
     if counted.elapsed() <= WATCH {
-        return Changes::new();
+        return PolicyChanges::new();
     }
     *counted = Instant::now();
     let policies = swap.on_probation().into_iter();

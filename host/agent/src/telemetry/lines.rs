@@ -72,9 +72,9 @@ fn logfmt(value: &str) -> String {
 
 /// Standard error, where each write is one line. JSON stays valid: characters that are hidden occur only in its
 /// strings.
-pub(super) struct Lines;
+pub(super) struct LineWriter;
 
-impl Write for Lines {
+impl Write for LineWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = visible(text.strip_suffix('\n').unwrap_or(&text));

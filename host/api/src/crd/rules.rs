@@ -1,5 +1,5 @@
-//! Bounds and patterns, and beside them CEL rules, that the types do not express, so that the API server rejects what the agent would
-//! reject. Never stricter than `core::policy::check`, which also checks what a schema cannot express.
+//! Bounds and patterns, and beside them CEL rules, that the types do not express, so that the API server rejects what
+//! the agent would reject. Never stricter than `core::policy::check`, which also checks what a schema cannot express.
 
 mod cel;
 mod fields;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A question to the API server of the primary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AskGrant {
+pub struct AskGrantSpec {
     /// Whether somebody may do something.
     pub access_review: AccessReviewGrant,
 }

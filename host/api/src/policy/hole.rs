@@ -9,17 +9,16 @@ use std::collections::BTreeMap;
 /// What a field of a Secret may be filled with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct HoleGrant {
+pub struct HoleGrantSpec {
     /// Roles of Secrets: their bytes, as they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bytes: Vec<String>,
-    /// Roles of Secrets: a kubeconfig that is made of one of theirs. `kubeconfig` of the write grant says where its credential
-    /// may go.
+    /// Roles of Secrets: a kubeconfig that is made of one of theirs. `kubeconfig` of the write grant says where its
+    /// credential may go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kubeconfig: Vec<String>,
-    /// The kinds of the objects of a text in YAML. With them the field gets such a text, and bytes and kubeconfigs go into the
-    /// data of Secrets in it. Of kinds that give rights every right is listed;
-    /// policies cannot be granted.
+    /// The kinds of the objects of a text in YAML. With them the field gets such a text, and bytes and kubeconfigs go
+    /// into the data of Secrets in it. Of kinds that give rights every right is listed; policies cannot be granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<ManifestKind>,
 }
@@ -33,9 +32,9 @@ pub struct ManifestKind {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// For kinds that give rights, and only for them: each `metadata.name`, each `metadata.namespace` of a kind that has one, each
-    /// rule of a role under `rules`, each `roleRef` and each of the `subjects` of a binding. Names, namespaces and subjects may
-    /// have templates.
+    /// For kinds that give rights, and only for them: each `metadata.name`, each `metadata.namespace` of a kind that
+    /// has one, each rule of a role under `rules`, each `roleRef` and each of the `subjects` of a binding. Names,
+    /// namespaces and subjects may have templates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
 }

@@ -29,8 +29,9 @@ pub struct OwnSpec {
 /// What to do with a target that exists and has no ownership labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdoptSpec {
-    /// Adopt it if only this primary claims it, and it has the credential or the content that the policy wants, or says in each
-    /// granted field one of its listed `values`. One that all primaries of the policy share is adopted by one of them.
+    /// Adopt it if only this primary claims it, and it has the credential or the content that the policy wants, or says
+    /// in each granted field one of its listed `values`. One that all primaries of the policy share is adopted by one
+    /// of them.
     #[default]
     SoleOwner,
     /// Do not touch it.

@@ -22,12 +22,13 @@ pub struct RolloutSpec {
     pub rollback: RollbackSpec,
 }
 
-/// When a revision that has become active is taken back: while it is watched, so many more primaries fail than before by a
-/// fault of its guest, or because what it plans is not what was tried. The larger of a number and a share counts.
+/// When a revision that has become active is taken back: while it is watched, so many more primaries fail than before
+/// by a fault of its guest, or because what it plans is not what was tried. The larger of a number and a share counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollbackSpec {
-    /// Seconds for which it is watched, from a minute to a day. It counts for revisions that become active from then on.
+    /// Seconds for which it is watched, from a minute to a day. It counts for revisions that become active from then
+    /// on.
     #[serde(default = "default_window")]
     pub window_seconds: u32,
     /// Number of primaries, at least 1.
@@ -89,6 +90,7 @@ pub enum ModeSpec {
     Automatic,
     /// After it has passed all gates and its plan was approved; the first revision as well.
     Preview,
-    /// Never: it is compared with the objects again and again. Nothing is written, also not by the revision that was active.
+    /// Never: it is compared with the objects again and again. Nothing is written, also not by the revision that was
+    /// active.
     Shadow,
 }

@@ -24,8 +24,8 @@ pub enum VerifyMode {
     All,
 }
 
-/// A trusted public key, ECDSA on P-256 or Ed25519, as PEM: in a ConfigMap or in a file. The agent's flag `--sources` bounds
-/// what may be named, as for components.
+/// A trusted public key, ECDSA on P-256 or Ed25519, as PEM: in a ConfigMap or in a file. The agent's flag `--sources`
+/// bounds what may be named, as for components.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeySpec {

@@ -21,10 +21,11 @@ const AUTHORITY_BYTES: u64 = 1 << 20;
 
 /// How registries are reached.
 #[derive(Default)]
-pub struct Access {
+pub struct RegistryAccess {
     /// Registries and repositories, each with its user and password.
     logins: Vec<(String, RegistryAuth)>,
-    /// The registries whose credentials a helper program would give; `None` stands for all others. None is run (ADR 0033).
+    /// The registries whose credentials a helper program would give; `None` stands for all others. None is run (ADR
+    /// 0033).
     helpers: Vec<Option<String>>,
     authorities: Vec<Certificate>,
     mirrors: Vec<Mirror>,
@@ -84,12 +85,12 @@ impl Mirror {
 }
 
 /// An artifact at one registry.
-pub(super) struct Place {
+pub(super) struct ArtifactPlace {
     pub(super) reference: Reference,
     pub(super) login: RegistryAuth,
 }
 
-impl Place {
+impl ArtifactPlace {
     fn of(image: &Image, login: RegistryAuth) -> Self {
         let (registry, repository) = (image.registry.clone(), image.repository.clone());
         let tag = image.tag.clone().unwrap_or_default();
@@ -117,7 +118,7 @@ impl Place {
     }
 }
 
-impl Access {
+impl RegistryAccess {
     /// Reads what the flags name. `config` is docker's `config.json`, as in a Secret of the type
     /// `kubernetes.io/dockerconfigjson`; `authority` holds certificates as PEM.
     ///
@@ -173,14 +174,14 @@ impl Access {
     }
 
     /// The mirrors of an image, in the order of the flags.
-    pub(super) fn mirrors(&self, image: &Image) -> Vec<Place> {
+    pub(super) fn mirrors(&self, image: &Image) -> Vec<ArtifactPlace> {
         let mirrored = self.mirrors.iter().filter_map(|mirror| mirror.place(image));
         mirrored.map(|image| self.place(&image)).collect()
     }
 
     /// An image at its own registry.
-    pub(super) fn place(&self, image: &Image) -> Place {
-        Place::of(image, self.login(image))
+    pub(super) fn place(&self, image: &Image) -> ArtifactPlace {
+        ArtifactPlace::of(image, self.login(image))
     }
 
     /// The credential for an image: that of the longest beginning of its name.
@@ -315,15 +316,15 @@ mod tests {
         Image::parse(text).unwrap()
     }
 
-    fn with(config: &Value) -> Access {
-        Access {
+    fn with(config: &Value) -> RegistryAccess {
+        RegistryAccess {
             logins: logins(config.to_string().as_bytes()).unwrap(),
             helpers: helpers(config.to_string().as_bytes()).unwrap(),
-            ..Access::default()
+            ..RegistryAccess::default()
         }
     }
 
-    fn user(access: &Access, name: &str) -> Option<String> {
+    fn user(access: &RegistryAccess, name: &str) -> Option<String> {
         match access.login(&image(name)) {
             RegistryAuth::Basic(user, _) => Some(user),
             RegistryAuth::Bearer(token) => Some(format!("token {token}")),
@@ -381,12 +382,12 @@ mod tests {
     #[test]
     fn mirrors_come_before_the_registry() {
         let mirror = |text: &str| text.parse::<Mirror>();
-        let access = Access {
+        let access = RegistryAccess {
             mirrors: vec![
                 mirror("registry.example/team=mirror.example:5000/cache/team").unwrap(),
                 mirror("other.example=mirror.example").unwrap(),
             ],
-            ..Access::default()
+            ..RegistryAccess::default()
         };
         let places = |name: &str| -> Vec<String> {
             let places = access.mirrors(&image(name));
@@ -423,7 +424,7 @@ mod tests {
             ("localhost/x", false),
             ("", false),
         ] {
-            let read = Access::read(None, None, &[], &[registry.to_owned()]);
+            let read = RegistryAccess::read(None, None, &[], &[registry.to_owned()]);
             assert_eq!(read.is_ok(), loopback, "{registry}");
         }
     }
@@ -434,9 +435,13 @@ mod tests {
         let path = folder.path().join("config.json");
         std::fs::write(&path, r#"{"auths": "canary"}"#).unwrap();
         for why in [
-            Access::read(Some(&path), None, &[], &[]).err().unwrap(),
-            Access::read(None, Some(&path), &[], &[]).err().unwrap(),
-            Access::read(Some(&folder.path().join("none")), None, &[], &[])
+            RegistryAccess::read(Some(&path), None, &[], &[])
+                .err()
+                .unwrap(),
+            RegistryAccess::read(None, Some(&path), &[], &[])
+                .err()
+                .unwrap(),
+            RegistryAccess::read(Some(&folder.path().join("none")), None, &[], &[])
                 .err()
                 .unwrap(),
         ] {

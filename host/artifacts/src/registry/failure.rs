@@ -1,5 +1,5 @@
-//! Why a registry did not give a component, in one word and without any text of the registry; and whether that says something
-//! of its other repositories.
+//! Why a registry did not give a component, in one word and without any text of the registry; and whether that says
+//! something of its other repositories.
 
 use crate::gathered::Unread;
 use oci_client::errors::{OciDistributionError, OciErrorCode};
@@ -21,8 +21,8 @@ pub(super) fn failed(attempt: &str, image: &Image, error: &OciDistributionError)
 }
 
 /// What was attempted on which artifact, and why it failed, in one word and for people.
-pub(super) fn unread(attempt: &str, image: &Image, failed: Failed) -> Unread {
-    let Failed {
+pub(super) fn unread(attempt: &str, image: &Image, failed: RegistryFailure) -> Unread {
+    let RegistryFailure {
         reason,
         why,
         silent,
@@ -36,15 +36,15 @@ pub(super) fn unread(attempt: &str, image: &Image, failed: Failed) -> Unread {
 
 /// Why a request failed, in one word and for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct RegistryFailure {
     pub(super) reason: KnownReason,
     pub(super) why: String,
-    /// Whether nothing can be had from the whole registry: it cannot be reached, does not answer in time, or says of itself
-    /// that it does not work. What it answers about one repository says nothing of the others.
+    /// Whether nothing can be had from the whole registry: it cannot be reached, does not answer in time, or says of
+    /// itself that it does not work. What it answers about one repository says nothing of the others.
     pub(super) silent: bool,
 }
 
-impl Failed {
+impl RegistryFailure {
     pub(super) fn new(reason: KnownReason, why: String) -> Self {
         Self {
             reason,
@@ -55,7 +55,7 @@ impl Failed {
 }
 
 /// Why a request failed, in one word and for people.
-pub(super) fn why(error: &OciDistributionError) -> Failed {
+pub(super) fn why(error: &OciDistributionError) -> RegistryFailure {
     use OciDistributionError as E;
     match error {
         E::UnauthorizedError { .. } | E::AuthenticationFailure(_) => forbidden(REGISTRY),
@@ -72,7 +72,7 @@ pub(super) fn why(error: &OciDistributionError) -> Failed {
         }
         E::DigestError(_) => {
             let why = "the registry sent other bytes than the digest says";
-            Failed::new(KnownReason::DigestMismatch, why.to_owned())
+            RegistryFailure::new(KnownReason::DigestMismatch, why.to_owned())
         }
         E::RequestError(error) => unanswered(REGISTRY, error),
         E::RegistryTokenDecodeError(_) => unavailable("its token cannot be read".to_owned()),
@@ -81,7 +81,7 @@ pub(super) fn why(error: &OciDistributionError) -> Failed {
 }
 
 /// Why there is no answer of a registry, or of its token service.
-pub(super) fn unanswered(who: &str, error: &reqwest::Error) -> Failed {
+pub(super) fn unanswered(who: &str, error: &reqwest::Error) -> RegistryFailure {
     match error {
         error if error.is_timeout() => silent(format!("{who} does not answer in time")),
         error if error.is_redirect() => unavailable(format!(
@@ -97,7 +97,7 @@ pub(super) fn unanswered(who: &str, error: &reqwest::Error) -> Failed {
 
 /// What a registry says of itself, apart from any repository: that it does not work, or takes no more requests of this
 /// client.
-pub(super) fn of_itself(status: u16) -> Option<Failed> {
+pub(super) fn of_itself(status: u16) -> Option<RegistryFailure> {
     match status {
         429 => Some(silent(format!("{REGISTRY} takes no more requests for now"))),
         500.. => Some(silent(format!("{REGISTRY} answered with status {status}"))),
@@ -106,7 +106,7 @@ pub(super) fn of_itself(status: u16) -> Option<Failed> {
 }
 
 /// Why a registry refused a request, by the codes of its answer.
-fn refused(codes: &[&OciErrorCode]) -> Failed {
+fn refused(codes: &[&OciErrorCode]) -> RegistryFailure {
     use OciErrorCode as C;
     let has = |named: &[C]| codes.iter().any(|code| named.contains(code));
     if has(&[C::Unauthorized, C::Denied]) {
@@ -125,25 +125,25 @@ fn refused(codes: &[&OciErrorCode]) -> Failed {
     }
 }
 
-fn not_found() -> Failed {
+fn not_found() -> RegistryFailure {
     let why = "the registry does not have it";
-    Failed::new(KnownReason::ComponentNotFound, why.to_owned())
+    RegistryFailure::new(KnownReason::ComponentNotFound, why.to_owned())
 }
 
 /// That a registry or its token service does not take the credential, or demands one.
-pub(super) fn forbidden(who: &str) -> Failed {
+pub(super) fn forbidden(who: &str) -> RegistryFailure {
     let why = format!("{who} refuses access; check the credentials of --registry-config");
-    Failed::new(KnownReason::RegistryForbidden, why)
+    RegistryFailure::new(KnownReason::RegistryForbidden, why)
 }
 
 /// That one repository is not given now.
-pub(super) fn unavailable(why: String) -> Failed {
-    Failed::new(KnownReason::RegistryUnavailable, why)
+pub(super) fn unavailable(why: String) -> RegistryFailure {
+    RegistryFailure::new(KnownReason::RegistryUnavailable, why)
 }
 
 /// That nothing can be had from the whole registry.
-fn silent(why: String) -> Failed {
-    Failed {
+fn silent(why: String) -> RegistryFailure {
+    RegistryFailure {
         silent: true,
         ..unavailable(why)
     }

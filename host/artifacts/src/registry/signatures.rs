@@ -1,7 +1,7 @@
-//! Finds the signatures of an artifact in its repository: as cosign 3 stores them, as it did before, and in the manifest
-//! itself. Believes none of them; takes no more of them than the limits.
+//! Finds the signatures of an artifact in its repository: as cosign 3 stores them, as it did before, and in the
+//! manifest itself. Believes none of them; takes no more of them than the limits.
 
-use super::access::Place;
+use super::access::ArtifactPlace;
 use super::{Client, MANIFEST_BYTES, blob, failed};
 use crate::gathered::Unread;
 use crate::signature::{
@@ -23,11 +23,11 @@ const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 pub(super) struct Repository<'a> {
     pub(super) client: &'a Client,
     pub(super) image: &'a Image,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a ArtifactPlace,
 }
 
 /// Signatures, and what could not be read.
-type Found = Vec<Result<Signature, Unread>>;
+type FoundSignatures = Vec<Result<Signature, Unread>>;
 
 impl Repository<'_> {
     /// All signatures of the artifact with this manifest. One that cannot be read hides none of the others.
@@ -39,7 +39,7 @@ impl Repository<'_> {
         let (registry, login) = (self.place.reference.resolve_registry(), &self.place.login);
         self.client.store_auth_if_needed(registry, login).await;
         let digest = Digest::of_bytes(manifest).to_string();
-        let mut found: Found = annotated(manifest).map(Ok).into_iter().collect();
+        let mut found: FoundSignatures = annotated(manifest).map(Ok).into_iter().collect();
         found.extend(self.bundles(&digest).await);
         found.extend(self.simple(&digest).await);
         let (mut signatures, mut unread) = (Vec::new(), None);
@@ -69,7 +69,7 @@ impl Repository<'_> {
     }
 
     /// Sigstore bundles that refer to the artifact.
-    async fn bundles(&self, digest: &str) -> Found {
+    async fn bundles(&self, digest: &str) -> FoundSignatures {
         let referrers = match self.referrers(digest).await {
             Ok(referrers) => referrers,
             Err(unread) => return vec![Err(unread)],
@@ -121,7 +121,7 @@ impl Repository<'_> {
     }
 
     /// Signatures in the older form of cosign, which appends: the last ones are the newest.
-    async fn simple(&self, digest: &str) -> Found {
+    async fn simple(&self, digest: &str) -> FoundSignatures {
         let tag = format!("{}.sig", digest.replace(':', "-"));
         let manifest = match self.manifest(&self.tagged(tag)).await {
             Ok(manifest) => manifest.unwrap_or_default(),
@@ -171,8 +171,8 @@ fn annotated(manifest: &[u8]) -> Option<Signature> {
     Some(Signature::Plain(text.as_bytes().to_vec()))
 }
 
-/// The layers of a manifest that are small enough, each with its signature, if it has one. Without further addresses: only
-/// the registry itself is asked.
+/// The layers of a manifest that are small enough, each with its signature, if it has one. Without further addresses:
+/// only the registry itself is asked.
 fn layers(manifest: &Value) -> Vec<(OciDescriptor, Option<String>)> {
     let layer = |layer: &Value| {
         let text = |field: &str| layer.get(field)?.as_str().map(str::to_owned);

@@ -1,8 +1,8 @@
-//! Asks the service that a registry names for a token. A credential goes nowhere without TLS, and a failure says what failed:
-//! the library would go on without a token, and the registry would refuse that.
+//! Asks the service that a registry names for a token. A credential goes nowhere without TLS, and a failure says what
+//! failed: the library would go on without a token, and the registry would refuse that.
 
-use super::access::{Access, Place, is_loopback};
-use super::failure::{Failed, REGISTRY, forbidden, of_itself, unanswered, unavailable};
+use super::access::{ArtifactPlace, RegistryAccess, is_loopback};
+use super::failure::{REGISTRY, RegistryFailure, forbidden, of_itself, unanswered, unavailable};
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 use http_auth::parser::ChallengeParser;
@@ -26,16 +26,16 @@ struct Challenge {
     service: Option<String>,
 }
 
-/// The credential that requests about a place need: a token where the registry names a service for that, else the one that
-/// is known. `actions` are those of the token, such as `pull`.
+/// The credential that requests about a place need: a token where the registry names a service for that, else the one
+/// that is known. `actions` are those of the token, such as `pull`.
 ///
 /// # Errors
 /// When the registry or its service does not answer, or refuses.
 pub(super) async fn login(
-    access: &Access,
-    place: &Place,
+    access: &RegistryAccess,
+    place: &ArtifactPlace,
     actions: &str,
-) -> Result<RegistryAuth, Failed> {
+) -> Result<RegistryAuth, RegistryFailure> {
     if matches!(place.login, RegistryAuth::Bearer(_)) {
         return Ok(place.login.clone());
     }
@@ -62,7 +62,7 @@ pub(super) async fn login(
 }
 
 /// A client that follows no redirect to where a credential or a token may not go.
-fn client(access: &Access, is_plain: bool) -> reqwest::Result<Client> {
+fn client(access: &RegistryAccess, is_plain: bool) -> reqwest::Result<Client> {
     let follow = move |attempt: Attempt<'_>| match may_ask(attempt.url(), is_plain) {
         true if attempt.previous().len() <= REDIRECTS => attempt.follow(),
         _ => attempt.error("a redirect without TLS or without end"),
@@ -111,7 +111,7 @@ async fn token(
     challenge: &Challenge,
     scope: &str,
     login: &RegistryAuth,
-) -> Result<RegistryAuth, Failed> {
+) -> Result<RegistryAuth, RegistryFailure> {
     let service = challenge.service.as_deref();
     let service = service.map(|service| ("service", service));
     let query: Vec<_> = service.into_iter().chain([("scope", scope)]).collect();
@@ -128,7 +128,7 @@ async fn token(
         400 | 401 | 403 => return Err(forbidden(SERVICE)),
         404 => {
             let why = format!("{SERVICE} does not know the repository");
-            return Err(Failed::new(KnownReason::ComponentNotFound, why));
+            return Err(RegistryFailure::new(KnownReason::ComponentNotFound, why));
         }
         status => {
             return Err(unavailable(format!(
@@ -152,7 +152,7 @@ async fn token(
 }
 
 /// The body of a small answer.
-async fn text(answer: &mut Response) -> Result<Vec<u8>, Failed> {
+async fn text(answer: &mut Response) -> Result<Vec<u8>, RegistryFailure> {
     let mut text = Vec::new();
     while let Some(more) = (answer.chunk().await).map_err(|error| unanswered(SERVICE, &error))? {
         if text.len() + more.len() > TOKEN_BYTES {
@@ -215,7 +215,7 @@ pub(super) mod tests {
         }
 
         /// Registries with a login for this one, which uses no TLS.
-        fn access(&self) -> Access {
+        fn access(&self) -> RegistryAccess {
             access(&self.address, &[])
         }
 
@@ -230,7 +230,7 @@ pub(super) mod tests {
     pub(in crate::registry) fn access(
         registry: &str,
         mirrors: &[crate::registry::Mirror],
-    ) -> Access {
+    ) -> RegistryAccess {
         // Fails when there is one already.
         drop(tokio_rustls::rustls::crypto::ring::default_provider().install_default());
         let folder = tempfile::tempdir().unwrap();
@@ -238,11 +238,11 @@ pub(super) mod tests {
         let login = json!({"auths": {registry: {"username": "u", "password": CANARY}}});
         std::fs::write(&config, login.to_string()).unwrap();
         let plain = [registry.to_owned(), "127.0.0.1:1".to_owned()];
-        Access::read(Some(&config), None, mirrors, &plain).unwrap()
+        RegistryAccess::read(Some(&config), None, mirrors, &plain).unwrap()
     }
 
     /// The credential that the registry at this server needs.
-    fn ask(server: &Server) -> Result<RegistryAuth, Failed> {
+    fn ask(server: &Server) -> Result<RegistryAuth, RegistryFailure> {
         let image = Image::parse(&format!("{}/team/a:v1", server.address)).unwrap();
         let access = server.access();
         let place = access.place(&image);
@@ -300,7 +300,7 @@ pub(super) mod tests {
             "/token",
         ] {
             let server = naming(realm, (200, "", r#"{"token": "t"}"#));
-            let Failed {
+            let RegistryFailure {
                 reason,
                 why,
                 silent,
@@ -362,7 +362,7 @@ pub(super) mod tests {
             ),
         ] {
             let server = naming(realm, (answer.0, "", answer.1));
-            let Failed {
+            let RegistryFailure {
                 reason: found,
                 why,
                 silent,

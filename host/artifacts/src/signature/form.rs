@@ -36,7 +36,7 @@ pub(super) struct Signed {
 
 /// Why something is no signature of a subject.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum UnfitSignature {
     /// It is another statement about it, such as an attestation.
     NoSignature,
     /// It cannot be used, and why.
@@ -45,7 +45,7 @@ pub(super) enum Unfit {
 
 impl Signature {
     /// What was signed, if it is about the subject.
-    pub(super) fn open(&self, subject: &Subject<'_>) -> Result<Signed, Unfit> {
+    pub(super) fn open(&self, subject: &Subject<'_>) -> Result<Signed, UnfitSignature> {
         match self {
             Self::Plain(text) => Ok(Signed {
                 message: subject.component.as_bytes().to_vec(),
@@ -66,18 +66,18 @@ impl Signature {
 }
 
 /// A Sigstore bundle with a statement in a DSSE envelope.
-fn envelope(bundle: &[u8], subject: &Subject<'_>) -> Result<Signed, Unfit> {
+fn envelope(bundle: &[u8], subject: &Subject<'_>) -> Result<Signed, UnfitSignature> {
     let bundle: Value = parsed(bundle)?;
     let envelope = bundle.get("dsseEnvelope");
-    let envelope = envelope.ok_or(Unfit::Broken("it holds no envelope"))?;
+    let envelope = envelope.ok_or(UnfitSignature::Broken("it holds no envelope"))?;
     let text = |field: &str| envelope.get(field).and_then(Value::as_str);
     let (Some(STATEMENT), Some(payload)) = (text("payloadType"), text("payload")) else {
-        return Err(Unfit::Broken("it holds no statement"));
+        return Err(UnfitSignature::Broken("it holds no statement"));
     };
     let payload = decoded(payload.as_bytes())?;
     let statement: Value = parsed(&payload)?;
     if statement.get("predicateType").and_then(Value::as_str) != Some(SIGNED) {
-        return Err(Unfit::NoSignature);
+        return Err(UnfitSignature::NoSignature);
     }
     let subjects = statement.get("subject").and_then(Value::as_array);
     let digests = subjects.into_iter().flatten().filter_map(|one| {
@@ -108,20 +108,20 @@ pub(super) fn authenticated(media: &str, payload: &[u8]) -> Vec<u8> {
 fn about<'d>(
     subject: &Subject<'_>,
     mut digests: impl Iterator<Item = &'d str>,
-) -> Result<(), Unfit> {
+) -> Result<(), UnfitSignature> {
     let is_about = |manifest: &str| digests.any(|digest| digest == manifest);
     match subject.manifest.is_some_and(is_about) {
         true => Ok(()),
-        false => Err(Unfit::Broken("it is about another artifact")),
+        false => Err(UnfitSignature::Broken("it is about another artifact")),
     }
 }
 
-fn parsed(bytes: &[u8]) -> Result<Value, Unfit> {
-    serde_json::from_slice(bytes).map_err(|_| Unfit::Broken("it is not JSON"))
+fn parsed(bytes: &[u8]) -> Result<Value, UnfitSignature> {
+    serde_json::from_slice(bytes).map_err(|_| UnfitSignature::Broken("it is not JSON"))
 }
 
 /// The bytes of base64, which may have line breaks.
-fn decoded(text: &[u8]) -> Result<Vec<u8>, Unfit> {
+fn decoded(text: &[u8]) -> Result<Vec<u8>, UnfitSignature> {
     let text: Vec<_> = text
         .iter()
         .copied()
@@ -129,5 +129,5 @@ fn decoded(text: &[u8]) -> Result<Vec<u8>, Unfit> {
         .collect();
     STANDARD
         .decode(text)
-        .map_err(|_| Unfit::Broken("it is not base64"))
+        .map_err(|_| UnfitSignature::Broken("it is not base64"))
 }

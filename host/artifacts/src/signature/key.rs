@@ -20,12 +20,12 @@ const EDWARDS: &[u8] = &[
 
 /// A trusted public key.
 #[derive(Clone)]
-pub struct Key {
+pub struct TrustedKey {
     name: String,
     key: UnparsedPublicKey<Vec<u8>>,
 }
 
-impl Key {
+impl TrustedKey {
     /// Reads a PEM file with exactly one public key.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for TrustedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({})", self.name)
     }
@@ -86,7 +86,7 @@ mod tests {
     fn takes_one_public_key_of_two_kinds() {
         let (edwards, p256) = (sample::Edwards::new(1).pem(), sample::P256::new().pem());
         for pem in [&edwards, &p256] {
-            assert_eq!(Key::parse("a", pem.as_bytes()).unwrap().name(), "a");
+            assert_eq!(TrustedKey::parse("a", pem.as_bytes()).unwrap().name(), "a");
         }
         let (other, two) = (
             "-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n",
@@ -102,7 +102,7 @@ mod tests {
             ("-----BEGIN PUBLIC KEY-----\n", "not PEM"),
             (long.as_str(), "larger"),
         ] {
-            let why = Key::parse("a", pem.as_bytes()).unwrap_err();
+            let why = TrustedKey::parse("a", pem.as_bytes()).unwrap_err();
             assert!(why.contains(part), "{pem}: {why}");
         }
     }

@@ -1,7 +1,7 @@
 //! Keys and signatures for tests, in the forms that cosign writes.
 
 use super::form::authenticated;
-use super::{Demand, Key, Signature};
+use super::{Demand, Signature, TrustedKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
@@ -99,7 +99,7 @@ pub(super) fn simple(key: &P256, about: &str) -> Signature {
 
 /// A demand for named keys.
 pub(super) fn demand(mode: VerifyMode, keys: &[(&str, &str)]) -> Demand {
-    let key = |(name, pem): &(&str, &str)| Key::parse(name, pem.as_bytes()).unwrap();
+    let key = |(name, pem): &(&str, &str)| TrustedKey::parse(name, pem.as_bytes()).unwrap();
     Demand {
         mode,
         keys: keys.iter().map(key).collect(),

@@ -3,13 +3,13 @@
 
 mod fields;
 
-use super::Shared;
-use super::change::{Content, Edit, News, Print};
+use super::SharedDirectory;
+use super::change::{DirectoryNews, Edit, FileContent, Print};
 use super::load::made_file;
 use super::names::{digest, object_file};
 use super::shared::version_text;
-use super::slot::{Effective, Made, Seen, version};
-use super::tree::{Layer, OBJECTS, PATCHES, Place};
+use super::slot::{Effective, MadeObject, SlotState, version};
+use super::tree::{FilePlace, Layer, OBJECTS, PATCHES};
 use serde_json::Value;
 use std::hash::BuildHasher as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
 /// Performs the steps in order, as far as failures permit.
-pub(super) fn apply(shared: &Shared, mut plan: Plan) -> Outcome {
+pub(super) fn apply(shared: &SharedDirectory, mut plan: Plan) -> Outcome {
     let mut outcome = Outcome::default();
     for step in std::mem::take(&mut plan.steps) {
         if !outcome.permits(&plan, &step) {
@@ -36,7 +36,7 @@ pub(super) fn apply(shared: &Shared, mut plan: Plan) -> Outcome {
 }
 
 /// Removes the field patches of objects that are gone, so that an object that comes back starts without them.
-pub(super) fn forget_orphans(shared: &Shared) {
+pub(super) fn forget_orphans(shared: &SharedDirectory) {
     let orphans = shared.store().orphans();
     for target in orphans {
         let file = object_file(&target);
@@ -44,12 +44,12 @@ pub(super) fn forget_orphans(shared: &Shared) {
         if shared.own.is_some() && shared.store().orphans().contains(&target) {
             // A failed removal is retried with the next change; meanwhile the patch has no effect.
             drop(
-                Writer {
+                OwnWriter {
                     shared,
                     target: &target,
                     file: &file,
                 }
-                .remove(Layer::Patch, Some(&Seen::Absent)),
+                .remove(Layer::Patch, Some(&SlotState::Absent)),
             );
         }
     }
@@ -58,13 +58,13 @@ pub(super) fn forget_orphans(shared: &Shared) {
 /// Performs one step, with exclusive access to the own files of the object. Gives a patched object as the patch left
 /// it: the caller does not need the state of one that the agent made whole.
 fn perform(
-    shared: &Shared,
+    shared: &SharedDirectory,
     target: &ObjectRef,
     step: Step,
 ) -> Result<Option<Object>, WriteFailure> {
     let file = object_file(target);
     let _writing = shared.stripe(&file);
-    let writer = Writer {
+    let writer = OwnWriter {
         shared,
         target,
         file: &file,
@@ -92,23 +92,25 @@ fn perform(
 }
 
 /// Writes the own files of one object.
-struct Writer<'a> {
-    shared: &'a Shared,
+struct OwnWriter<'a> {
+    shared: &'a SharedDirectory,
     target: &'a ObjectRef,
     file: &'a Path,
 }
 
-impl Writer<'_> {
+impl OwnWriter<'_> {
     /// Fails if the object is not as it was read; `None` means that it must be absent.
     fn expect(&self, version: Option<&str>) -> Result<(), WriteFailure> {
         let seen = self.shared.store().seen(self.target);
         match (&seen, version) {
-            (Seen::Absent, None) => Ok(()),
-            (Seen::Value(_), Some(version)) if version_text(&seen) == version => Ok(()),
-            (Seen::Absent, Some(_)) => Err(self.conflict("it no longer exists")),
-            (Seen::Value(_), None) => Err(self.conflict("it already exists")),
-            (Seen::Value(_), Some(_)) => Err(self.conflict("it changed since it was read")),
-            (Seen::Duplicate(files), _) => Err(self.conflict(&format!("it is defined in {files}"))),
+            (SlotState::Absent, None) => Ok(()),
+            (SlotState::Value(_), Some(version)) if version_text(&seen) == version => Ok(()),
+            (SlotState::Absent, Some(_)) => Err(self.conflict("it no longer exists")),
+            (SlotState::Value(_), None) => Err(self.conflict("it already exists")),
+            (SlotState::Value(_), Some(_)) => Err(self.conflict("it changed since it was read")),
+            (SlotState::Duplicate(files), _) => {
+                Err(self.conflict(&format!("it is defined in {files}")))
+            }
         }
     }
 
@@ -129,7 +131,7 @@ impl Writer<'_> {
     }
 
     /// Writes the whole object, in place of one that the agent made or laid over a user's object.
-    fn make(&self, body: &Value) -> Result<Seen, WriteFailure> {
+    fn make(&self, body: &Value) -> Result<SlotState, WriteFailure> {
         let text = body.to_string();
         if text.len() > self.shared.limits.object_bytes {
             return Err(WriteFailure {
@@ -141,7 +143,7 @@ impl Writer<'_> {
                 ),
             });
         }
-        let seen = Seen::Value(version(&self.shared.key, &text));
+        let seen = SlotState::Value(version(&self.shared.key, &text));
         let over = {
             let store = self.shared.store();
             let users = store.slot(self.target).and_then(|slot| slot.users.first());
@@ -152,7 +154,7 @@ impl Writer<'_> {
             }
             users.map(|user| digest(user.text.as_bytes()).into())
         };
-        let made = Made {
+        let made = MadeObject {
             text: text.into(),
             weight: room::of_value(body),
             over,
@@ -161,7 +163,7 @@ impl Writer<'_> {
         self.put(
             Layer::Made,
             file.as_deref(),
-            Content::Made(Arc::new(self.target.clone()), made),
+            FileContent::Made(Arc::new(self.target.clone()), made),
             &seen,
         )?;
         Ok(seen)
@@ -187,7 +189,7 @@ impl Writer<'_> {
             Some(_) => {
                 let mut store = self.shared.store_mut();
                 let news = store.hide(self.target);
-                self.tell(&store, news, Some(&Seen::Absent));
+                self.tell(&store, news, Some(&SlotState::Absent));
                 Ok(())
             }
         }
@@ -203,10 +205,10 @@ impl Writer<'_> {
         &self,
         layer: Layer,
         text: Option<&str>,
-        content: Content,
-        expected: &Seen,
+        content: FileContent,
+        expected: &SlotState,
     ) -> Result<(), WriteFailure> {
-        let place = Place::new(layer, self.file);
+        let place = FilePlace::new(layer, self.file);
         self.check_free(&place)?;
         if let Some((own, text)) = self.shared.own.as_ref().zip(text) {
             own.write(&own_file(layer, self.file), text.as_bytes())
@@ -223,29 +225,34 @@ impl Writer<'_> {
     }
 
     /// Removes one own file and updates the state.
-    fn remove(&self, layer: Layer, expected: Option<&Seen>) -> Result<(), WriteFailure> {
+    fn remove(&self, layer: Layer, expected: Option<&SlotState>) -> Result<(), WriteFailure> {
         if let Some(own) = &self.shared.own {
             own.remove(&own_file(layer, self.file))
                 .map_err(|cause| self.failed(cause))?;
         }
         let mut store = self.shared.store_mut();
-        let news = store.change([(Place::new(layer, self.file), Edit::Remove)]);
+        let news = store.change([(FilePlace::new(layer, self.file), Edit::Remove)]);
         self.tell(&store, news, expected);
         Ok(())
     }
 
     /// Notifies listeners of a write, without the object itself if it is as the writer expects it.
-    fn tell(&self, store: &super::store::Store, mut news: Vec<News>, expected: Option<&Seen>) {
+    fn tell(
+        &self,
+        store: &super::store::DirectoryStore,
+        mut news: Vec<DirectoryNews>,
+        expected: Option<&SlotState>,
+    ) {
         if expected.is_some_and(|expected| store.seen(self.target) == *expected) {
             news.retain(
-                |news| !matches!(news, News::Object(reference) if **reference == *self.target),
+                |news| !matches!(news, DirectoryNews::Object(reference) if **reference == *self.target),
             );
         }
         self.shared.tell(store, &news);
     }
 
     /// Fails if the file holds another object: two versions of one kind share a file.
-    fn check_free(&self, place: &Place) -> Result<(), WriteFailure> {
+    fn check_free(&self, place: &FilePlace) -> Result<(), WriteFailure> {
         match self.shared.store().holder(place) {
             Some(other) if *other != *self.target => Err(self.failed(format!(
                 "its file already contains the {} of {}",

@@ -1,9 +1,9 @@
 //! Changes of the state: what became of a file, and the news about it. Plain values, no I/O.
 
-use super::manifest::{Fault, Found};
+use super::manifest::{FileFault, FoundObject};
 use super::patch::Patch;
-use super::slot::Made;
-use super::tree::Stamp;
+use super::slot::MadeObject;
+use super::tree::FileStamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -12,7 +12,7 @@ use transom_core::reference::ObjectRef;
 
 /// A notification.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum News {
+pub(super) enum DirectoryNews {
     /// The object changed, or is gone.
     Object(Arc<ObjectRef>),
     /// Something cannot be read.
@@ -27,15 +27,15 @@ pub(super) struct Print {
     /// Keyed hash of its bytes.
     pub(super) bytes: u64,
     /// Proves that it did not change since; `None` if it had changed too recently.
-    pub(super) stamp: Option<Stamp>,
+    pub(super) stamp: Option<FileStamp>,
 }
 
 /// The content of a file.
-pub(super) enum Content {
+pub(super) enum FileContent {
     /// Objects of a user.
-    Objects(Vec<Found>),
+    Objects(Vec<FoundObject>),
     /// An object that the agent made.
-    Made(Arc<ObjectRef>, Made),
+    Made(Arc<ObjectRef>, MadeObject),
     /// Fields that the agent laid over an object.
     Patch(Arc<ObjectRef>, Patch),
     /// Nothing usable.
@@ -49,11 +49,11 @@ pub(super) enum Edit {
     /// It cannot be judged now.
     Keep,
     /// It has the same bytes.
-    Same(Option<Stamp>),
+    Same(Option<FileStamp>),
     /// It has this content now.
-    Put(Print, Content),
+    Put(Print, FileContent),
     /// It cannot be used; its last content stays.
-    Refuse(Option<Print>, Fault),
+    Refuse(Option<Print>, FileFault),
 }
 
 impl Edit {

@@ -2,12 +2,12 @@
 
 use super::names::object_file;
 use super::status;
-use super::tree::{Layer, Place};
+use super::tree::{FilePlace, Layer};
 use super::{Directory, load};
 use crate::kubernetes::Server;
 use crate::parallel::on_each;
 use crate::review;
-use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
+use crate::{AccessVerdict, Cluster, Patience, ReadFailure, ReadResult};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -121,12 +121,12 @@ impl Cluster for Directory {
         Some(store.slot(reference).map_or(0, super::slot::Slot::weigh))
     }
 
-    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         async move { self.shared.read_kept(reference) }.boxed()
     }
 
-    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
-        let unconfirmed = |file: &Place| {
+    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
+        let unconfirmed = |file: &FilePlace| {
             let known = self.shared.store().print(file);
             known.is_some_and(|print| print.stamp.is_none())
         };
@@ -134,7 +134,7 @@ impl Cluster for Directory {
     }
 
     /// An object that is in no file that can be read may be in one that cannot.
-    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         async move {
             let read = self.read_again(reference, |_| true)?;
             if read.is_none() {
@@ -145,7 +145,7 @@ impl Cluster for Directory {
         .boxed()
     }
 
-    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         async move { self.shared.read_one(reference) }.boxed()
     }
 
@@ -196,7 +196,7 @@ impl Cluster for Directory {
         &'a self,
         question: &'a Review,
         requester: Option<&'a Requester>,
-    ) -> BoxFuture<'a, Result<Verdict, ReadFailure>> {
+    ) -> BoxFuture<'a, Result<AccessVerdict, ReadFailure>> {
         let (kind, spec) = (review::kind(requester), review::spec(question, requester));
         let all = Directory::list(self, review::API, kind, None);
         let read = |one| self.shared.read_one(&one).ok().flatten();
@@ -258,10 +258,10 @@ impl Directory {
 
     /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory
     /// that may not be written holds them in memory only; while the root is away, nothing below it counts as gone.
-    fn read_again(&self, reference: &ObjectRef, which: impl Fn(&Place) -> bool) -> Read {
+    fn read_again(&self, reference: &ObjectRef, which: impl Fn(&FilePlace) -> bool) -> ReadResult {
         if self.shared.own.is_some() && self.shared.tree().is_there() {
             let file = object_file(reference);
-            let files = [Layer::Made, Layer::Patch].map(|layer| Place::new(layer, &file));
+            let files = [Layer::Made, Layer::Patch].map(|layer| FilePlace::new(layer, &file));
             load::refresh(&self.shared, files.into_iter().filter(which).collect());
         }
         self.shared.read_kept(reference)

@@ -1,7 +1,7 @@
-//! Copies the JSON text of one object as compact JSON without building a value: that takes a third of the time. Takes only
-//! what `manifest` would read the same way; everything else, broken objects among them, is left to it.
+//! Copies the JSON text of one object as compact JSON without building a value: that takes a third of the time. Takes
+//! only what `manifest` would read the same way; everything else, broken objects among them, is left to it.
 
-use super::manifest::Found;
+use super::manifest::FoundObject;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use transom_core::reference::ObjectRef;
@@ -9,9 +9,9 @@ use transom_core::reference::ObjectRef;
 /// The deepest nesting of maps and lists; what is nested deeper is left to `manifest`.
 const DEPTH: usize = 60;
 
-/// The object of a text; `None` for one that is left to `manifest`: it is no object with text as its names, it is a list or
-/// a Secret, a map has keys out of order or twice, or its compact text has more bytes than `limit`.
-pub(super) fn object(text: &str, cluster: &str, limit: usize) -> Option<Found> {
+/// The object of a text; `None` for one that is left to `manifest`: it is no object with text as its names, it is a
+/// list or a Secret, a map has keys out of order or twice, or its compact text has more bytes than `limit`.
+pub(super) fn object(text: &str, cluster: &str, limit: usize) -> Option<FoundObject> {
     let mut copy = Copy {
         text: Vec::with_capacity(text.len()),
         names: [None; 4],
@@ -32,7 +32,10 @@ pub(super) fn object(text: &str, cluster: &str, limit: usize) -> Option<Found> {
         namespace: namespace.map(str::to_owned),
         name: name.to_owned(),
     };
-    Some(Found::new(reference, String::from_utf8(copy.text).ok()?))
+    Some(FoundObject::new(
+        reference,
+        String::from_utf8(copy.text).ok()?,
+    ))
 }
 
 /// What is copied so far.
@@ -215,19 +218,19 @@ impl<'t> Visitor<'t> for Part<'_, 't> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::Limits;
+    use crate::directory::SizeLimits;
     use crate::directory::manifest;
     use proptest::prelude::*;
     use serde_json::{Value, json};
     use transom_core::share::room;
 
-    fn copied(text: &str) -> Option<Found> {
+    fn copied(text: &str) -> Option<FoundObject> {
         object(text, "local", 1 << 20)
     }
 
     /// The object of a text as `manifest` reads it alone.
-    fn read(text: &str) -> Found {
-        let mut found = manifest::objects(text.as_bytes(), "local", Limits::default()).unwrap();
+    fn read(text: &str) -> FoundObject {
+        let mut found = manifest::objects(text.as_bytes(), "local", SizeLimits::default()).unwrap();
         found.pop().unwrap()
     }
 

@@ -1,8 +1,8 @@
 //! The queue of one listener. It holds names and no values, so it stays small however slow the listener is.
 //! The listener always reads the present value, and an object is queued only once.
 
-use super::Shared;
-use super::change::News;
+use super::SharedDirectory;
+use super::change::DirectoryNews;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -11,32 +11,33 @@ use transom_core::reference::ObjectRef;
 use transom_core::share::lock::MutexExt as _;
 
 /// An entry of the queue.
-enum Item {
-    News(News),
+enum FeedItem {
+    News(DirectoryNews),
     Synced,
 }
 
 /// The pending news of one listener.
 #[derive(Default)]
-pub(super) struct Feed {
+pub(super) struct DirectoryFeed {
     queue: Mutex<Queue>,
     ready: Notify,
 }
 
 #[derive(Default)]
 struct Queue {
-    items: VecDeque<Item>,
+    items: VecDeque<FeedItem>,
     objects: BTreeSet<Arc<ObjectRef>>,
 }
 
-impl Feed {
+impl DirectoryFeed {
     /// Adds news.
-    pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
+    pub(super) fn push(&self, news: impl IntoIterator<Item = DirectoryNews>) {
         let mut queue = self.queue.locked();
         for news in news {
             match &news {
-                News::Object(reference) if !queue.objects.insert(Arc::clone(reference)) => {}
-                _ => queue.items.push_back(Item::News(news)),
+                DirectoryNews::Object(reference)
+                    if !queue.objects.insert(Arc::clone(reference)) => {}
+                _ => queue.items.push_back(FeedItem::News(news)),
             }
         }
         drop(queue);
@@ -45,15 +46,15 @@ impl Feed {
 
     /// Marks the end of the objects that were present at the start.
     pub(super) fn push_synced(&self) {
-        self.queue.locked().items.push_back(Item::Synced);
+        self.queue.locked().items.push_back(FeedItem::Synced);
         self.ready.notify_one();
     }
 
     /// Takes the next entry.
-    fn pop(&self) -> Option<Item> {
+    fn pop(&self) -> Option<FeedItem> {
         let mut queue = self.queue.locked();
         let item = queue.items.pop_front();
-        if let Some(Item::News(News::Object(reference))) = &item {
+        if let Some(FeedItem::News(DirectoryNews::Object(reference))) = &item {
             queue.objects.remove(reference);
         }
         item
@@ -61,12 +62,12 @@ impl Feed {
 }
 
 /// The observations of a directory: every object, `Synced`, then changes.
-pub struct Observations {
-    pub(super) shared: Arc<Shared>,
-    pub(super) feed: Arc<Feed>,
+pub struct DirectoryObservations {
+    pub(super) shared: Arc<SharedDirectory>,
+    pub(super) feed: Arc<DirectoryFeed>,
 }
 
-impl Observations {
+impl DirectoryObservations {
     /// The next observation; waits until there is one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Observation {
         loop {
@@ -81,18 +82,23 @@ impl Observations {
     pub fn try_next(&mut self) -> Option<Observation> {
         loop {
             match self.feed.pop()? {
-                Item::Synced => return Some(Observation::Synced),
-                Item::News(News::Unreadable(unreadable)) => {
+                FeedItem::Synced => return Some(Observation::Synced),
+                FeedItem::News(DirectoryNews::Unreadable(unreadable)) => {
                     return Some(Observation::Unreadable(*unreadable));
                 }
-                Item::News(News::Readable(place)) => return Some(Observation::Readable(place)),
-                Item::News(News::Object(reference)) if !self.shared.observes(&reference) => {}
-                Item::News(News::Object(reference)) => match self.shared.read_kept(&reference) {
-                    Ok(Some(object)) => return Some(Observation::Present(object)),
-                    Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),
-                    // Its fault, such as several files with the object, has news of its own.
-                    Err(_) => {}
-                },
+                FeedItem::News(DirectoryNews::Readable(place)) => {
+                    return Some(Observation::Readable(place));
+                }
+                FeedItem::News(DirectoryNews::Object(reference))
+                    if !self.shared.observes(&reference) => {}
+                FeedItem::News(DirectoryNews::Object(reference)) => {
+                    match self.shared.read_kept(&reference) {
+                        Ok(Some(object)) => return Some(Observation::Present(object)),
+                        Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),
+                        // Its fault, such as several files with the object, has news of its own.
+                        Err(_) => {}
+                    }
+                }
             }
         }
     }

@@ -26,9 +26,9 @@ const PASS: OFlags = FOLDER;
 
 /// An open folder.
 #[derive(Debug)]
-pub(super) struct Folder(OwnedFd);
+pub(super) struct OpenFolder(OwnedFd);
 
-impl Folder {
+impl OpenFolder {
     /// Opens a folder by its path. Follows links before its name, but not a link in place of the folder.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Self::open_to(FOLDER, path)
@@ -39,8 +39,8 @@ impl Folder {
         self.sub_to(FOLDER, name)
     }
 
-    /// Opens the folder at a path below another one, to reach what is in it. The other folder and every part of the path
-    /// must be real folders.
+    /// Opens the folder at a path below another one, to reach what is in it. The other folder and every part of the
+    /// path must be real folders.
     pub(super) fn reach(root: &Path, path: &Path) -> io::Result<Self> {
         path.iter()
             .try_fold(Self::open_to(PASS, root)?, |folder, name| {
@@ -60,7 +60,7 @@ impl Folder {
         let opened = rustix::fs::openat(&self.0, name, how, Mode::empty());
         opened
             .map(Self)
-            .map_err(|error| refused(error, name, || self.look(name)))
+            .map_err(|error| refused(error, name, || self.stat_at(name)))
     }
 
     /// Opens the folder at a path below this one; this folder itself for an empty path.
@@ -100,7 +100,7 @@ impl Folder {
     }
 
     /// The metadata of an entry of this folder. Does not follow a link.
-    pub(super) fn look(&self, name: &OsStr) -> rustix::io::Result<Stat> {
+    pub(super) fn stat_at(&self, name: &OsStr) -> rustix::io::Result<Stat> {
         rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
@@ -114,7 +114,7 @@ impl Folder {
                 continue;
             }
             let kind = match entry.file_type() {
-                FileType::Unknown => match self.look(name) {
+                FileType::Unknown => match self.stat_at(name) {
                     Err(Errno::NOENT) => continue,
                     stat => FileType::from_raw_mode(stat?.st_mode),
                 },
@@ -129,7 +129,7 @@ impl Folder {
     pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.0, name, flags, Mode::empty());
-        let file = File::from(opened.map_err(|error| refused(error, name, || self.look(name)))?);
+        let file = File::from(opened.map_err(|error| refused(error, name, || self.stat_at(name)))?);
         if file.metadata()?.is_file() {
             Ok(file)
         } else {
@@ -152,7 +152,7 @@ impl Folder {
 
     /// Removes a regular file; an absent one is no error.
     pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
-        let removed = match self.look(name) {
+        let removed = match self.stat_at(name) {
             Ok(stat) if !FileType::from_raw_mode(stat.st_mode).is_file() => {
                 return Err(unfit(name, "it is not a regular file"));
             }

@@ -1,13 +1,13 @@
 //! Reads files into the state: all files at the start, later those that changed. Several threads share the work.
 //! Reads no file whose stamp proves that it is unchanged, and does not parse the same bytes twice.
 
-use super::Shared;
-use super::change::{Content, Edit, News, Print};
-use super::manifest::{self, Fault};
+use super::SharedDirectory;
+use super::change::{DirectoryNews, Edit, FileContent, Print};
+use super::manifest::{self, FileFault};
 use super::names::object_file;
 use super::patch::Patch;
-use super::slot::Made;
-use super::tree::{Layer, Place, Stamp, Step, gone};
+use super::slot::MadeObject;
+use super::tree::{FilePlace, FileStamp, Layer, WalkStep, gone};
 use crate::parallel::in_batches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -32,18 +32,18 @@ pub(super) struct Scan<'a> {
     /// Called for every folder before it is listed.
     pub(super) folder: &'a mut dyn FnMut(&Path) -> io::Result<()>,
     /// Whether to leave a file for later, because it is being written.
-    pub(super) later: &'a dyn Fn(&Place) -> bool,
+    pub(super) later: &'a dyn Fn(&FilePlace) -> bool,
 }
 
 /// The result of a scan.
 #[derive(Default)]
 pub(super) struct Scanned {
     /// Files that changed, are new or are gone.
-    pub(super) files: BTreeSet<Place>,
+    pub(super) files: BTreeSet<FilePlace>,
     /// Those of `files` that changed so recently that they may be half written.
-    pub(super) fresh: Vec<Place>,
+    pub(super) fresh: Vec<FilePlace>,
     /// The news that listeners got already.
-    pub(super) news: Vec<News>,
+    pub(super) news: Vec<DirectoryNews>,
 }
 
 impl Scanned {
@@ -56,18 +56,22 @@ impl Scanned {
 }
 
 /// Finds the files at or below a folder that are new, changed or gone. `folder` is `None` for all layers.
-pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> Scanned {
+pub(super) fn scan(
+    shared: &SharedDirectory,
+    folder: Option<&FilePlace>,
+    scan: Scan<'_>,
+) -> Scanned {
     let tree = shared.tree();
     let mut found = BTreeMap::new();
     let mut closed = Vec::new();
-    let mut each = |step: Step<'_>| match step {
-        Step::Folder(path) => {
+    let mut each = |step: WalkStep<'_>| match step {
+        WalkStep::Folder(path) => {
             if let (Err(error), Some(place)) = ((scan.folder)(path), tree.place(path)) {
                 closed.push((place, error));
             }
         }
-        Step::File(place, stamp) => drop(found.insert(place, stamp)),
-        Step::Closed(place, error) => closed.push((place, error)),
+        WalkStep::File(place, stamp) => drop(found.insert(place, stamp)),
+        WalkStep::Closed(place, error) => closed.push((place, error)),
     };
     match folder {
         Some(folder) => tree.walk(folder, &mut each),
@@ -89,20 +93,20 @@ pub(super) fn scan(shared: &Shared, folder: Option<&Place>, scan: Scan<'_>) -> S
 
 /// The files whose stamp is not the known one, and the known files that are gone from the folders that could be listed.
 fn changed(
-    shared: &Shared,
-    folder: Option<&Place>,
-    found: &BTreeMap<Place, Option<Stamp>>,
-    closed: &[(Place, io::Error)],
-) -> BTreeSet<Place> {
+    shared: &SharedDirectory,
+    folder: Option<&FilePlace>,
+    found: &BTreeMap<FilePlace, Option<FileStamp>>,
+    closed: &[(FilePlace, io::Error)],
+) -> BTreeSet<FilePlace> {
     let store = shared.store();
-    let unseen = |place: &Place| {
+    let unseen = |place: &FilePlace| {
         closed
             .iter()
             .any(|(closed, _)| closed.layer == place.layer && place.path.starts_with(&closed.path))
     };
-    let folders = folder.map_or_else(Place::roots, |folder| vec![folder.clone()]);
+    let folders = folder.map_or_else(FilePlace::roots, |folder| vec![folder.clone()]);
     let known = folders.iter().flat_map(|folder| store.below(folder));
-    let mut changed: BTreeSet<Place> = known
+    let mut changed: BTreeSet<FilePlace> = known
         .filter(|place| !found.contains_key(place) && !unseen(place))
         .cloned()
         .collect();
@@ -114,13 +118,16 @@ fn changed(
 }
 
 /// Reads files again and applies their content as one change.
-pub(super) fn refresh(shared: &Shared, places: BTreeSet<Place>) -> Vec<News> {
+pub(super) fn refresh(shared: &SharedDirectory, places: BTreeSet<FilePlace>) -> Vec<DirectoryNews> {
     take_over(shared, read_files(shared, places))
 }
 
 /// Reads files again, in batches on several threads. Applies the agent's own files at once: they are never half
 /// written, and no object moves between them.
-pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place, Edit)> {
+pub(super) fn read_files(
+    shared: &SharedDirectory,
+    places: BTreeSet<FilePlace>,
+) -> Vec<(FilePlace, Edit)> {
     let Ok(edits) = in_batches(SHARE, places.into_iter(), |places| {
         let mut edits = Vec::with_capacity(places.len());
         for place in places {
@@ -141,18 +148,18 @@ pub(super) fn read_files(shared: &Shared, places: BTreeSet<Place>) -> Vec<(Place
 
 /// Applies edits of files to the state and notifies the listeners.
 pub(super) fn take_over(
-    shared: &Shared,
-    edits: impl IntoIterator<Item = (Place, Edit)>,
-) -> Vec<News> {
+    shared: &SharedDirectory,
+    edits: impl IntoIterator<Item = (FilePlace, Edit)>,
+) -> Vec<DirectoryNews> {
     take_over_at(shared, edits, None)
 }
 
 /// The same. With a time, objects that no user's file has any more are leaving since then, and not gone.
 pub(super) fn take_over_at(
-    shared: &Shared,
-    edits: impl IntoIterator<Item = (Place, Edit)>,
+    shared: &SharedDirectory,
+    edits: impl IntoIterator<Item = (FilePlace, Edit)>,
     keep: Option<Instant>,
-) -> Vec<News> {
+) -> Vec<DirectoryNews> {
     let mut store = shared.store_mut();
     let news = store.change_at(edits, keep);
     shared.tell(&store, &news);
@@ -160,7 +167,10 @@ pub(super) fn take_over_at(
 }
 
 /// Objects that are leaving are gone now.
-pub(super) fn let_go(shared: &Shared, objects: &BTreeSet<Arc<ObjectRef>>) -> Vec<News> {
+pub(super) fn let_go(
+    shared: &SharedDirectory,
+    objects: &BTreeSet<Arc<ObjectRef>>,
+) -> Vec<DirectoryNews> {
     let mut store = shared.store_mut();
     let news = store.let_go(objects);
     shared.tell(&store, &news);
@@ -168,12 +178,12 @@ pub(super) fn let_go(shared: &Shared, objects: &BTreeSet<Arc<ObjectRef>>) -> Vec
 }
 
 /// Removes a file from a directory in memory.
-pub(super) fn take_away(shared: &Shared, place: Place) {
+pub(super) fn take_away(shared: &SharedDirectory, place: FilePlace) {
     take_over(shared, [(place, Edit::Remove)]);
 }
 
 /// Sets the bytes of a file of a directory in memory.
-pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
+pub(super) fn take_bytes(shared: &SharedDirectory, place: FilePlace, bytes: &[u8]) {
     let print = Print {
         bytes: 0,
         stamp: None,
@@ -186,7 +196,7 @@ pub(super) fn take_bytes(shared: &Shared, place: Place, bytes: &[u8]) {
 }
 
 /// Reads one file, and parses it unless its bytes are the known ones.
-fn read(shared: &Shared, place: &Place) -> Edit {
+fn read(shared: &SharedDirectory, place: &FilePlace) -> Edit {
     let mut read = open(shared, place);
     if place.layer == Layer::User && read.as_ref().is_err_and(gone) {
         if !shared.tree().is_there() {
@@ -203,10 +213,10 @@ fn read(shared: &Shared, place: &Place) -> Edit {
             let limit = shared.limits.file_bytes;
             return Edit::Refuse(
                 None,
-                Fault::invalid(format!("the file has more than {limit} bytes")),
+                FileFault::invalid(format!("the file has more than {limit} bytes")),
             );
         }
-        Err(error) => return Edit::Refuse(None, Fault::unread(&error)),
+        Err(error) => return Edit::Refuse(None, FileFault::unread(&error)),
     };
     let print = Print {
         bytes: shared.key.hash_one(bytes.as_slice()),
@@ -228,12 +238,15 @@ fn read(shared: &Shared, place: &Place) -> Edit {
 }
 
 /// The bytes of a file that counts, and its stamp from before they were read; `None` for other files.
-fn open(shared: &Shared, place: &Place) -> io::Result<Option<(Vec<u8>, Option<Stamp>)>> {
+fn open(
+    shared: &SharedDirectory,
+    place: &FilePlace,
+) -> io::Result<Option<(Vec<u8>, Option<FileStamp>)>> {
     let Some((file, metadata)) = shared.tree().open(place)? else {
         return Ok(None);
     };
     let bytes = read_whole(file, &metadata, shared.limits.file_bytes)?;
-    Ok(Some((bytes, Stamp::of(&metadata))))
+    Ok(Some((bytes, FileStamp::of(&metadata))))
 }
 
 /// The bytes of a file; an error if there are more than `limit`.
@@ -250,25 +263,31 @@ pub(super) fn read_whole(file: File, metadata: &Metadata, limit: u64) -> io::Res
 }
 
 /// Parses the bytes of a file. An own file that is not as the agent writes it has no content, so it is made again.
-fn content(shared: &Shared, place: &Place, bytes: &[u8]) -> Result<Content, Fault> {
+fn content(
+    shared: &SharedDirectory,
+    place: &FilePlace,
+    bytes: &[u8],
+) -> Result<FileContent, FileFault> {
     match place.layer {
-        Layer::User => manifest::objects(bytes, &shared.name, shared.limits).map(Content::Objects),
-        Layer::Made => Ok(made(shared, place, bytes).unwrap_or(Content::Nothing)),
-        Layer::Patch => Ok(patch(shared, place, bytes).unwrap_or(Content::Nothing)),
+        Layer::User => {
+            manifest::objects(bytes, &shared.name, shared.limits).map(FileContent::Objects)
+        }
+        Layer::Made => Ok(made(shared, place, bytes).unwrap_or(FileContent::Nothing)),
+        Layer::Patch => Ok(patch(shared, place, bytes).unwrap_or(FileContent::Nothing)),
     }
 }
 
 /// The object in a file of the agent.
-fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
+fn made(shared: &SharedDirectory, place: &FilePlace, bytes: &[u8]) -> Option<FileContent> {
     let mut found = manifest::objects(bytes, &shared.name, shared.limits).ok()?;
     let one = found
         .pop()
         .filter(|one| found.is_empty() && *object_file(&one.reference) == *place.path)?;
     let first = std::str::from_utf8(bytes).ok()?.lines().next()?;
     let over = first.strip_prefix(OVER).map(|digest| digest.trim().into());
-    Some(Content::Made(
+    Some(FileContent::Made(
         one.reference,
-        Made {
+        MadeObject {
             text: one.text,
             weight: one.weight,
             over,
@@ -277,7 +296,7 @@ fn made(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
 }
 
 /// The text of a file of the agent.
-pub(super) fn made_file(made: &Made, yaml: &str) -> String {
+pub(super) fn made_file(made: &MadeObject, yaml: &str) -> String {
     match &made.over {
         Some(over) => format!("{OVER}{over}\n{yaml}"),
         None => yaml.to_owned(),
@@ -285,12 +304,12 @@ pub(super) fn made_file(made: &Made, yaml: &str) -> String {
 }
 
 /// The fields in a file of the agent; `None` if one byte differs from what was written.
-fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
+fn patch(shared: &SharedDirectory, place: &FilePlace, bytes: &[u8]) -> Option<FileContent> {
     Patch::is_whole(bytes).then_some(())?;
     let document = manifest::document(bytes, shared.limits)?;
     let reference = manifest::reference(&document, &shared.name)?;
     (*object_file(&reference) == *place.path).then_some(())?;
-    Some(Content::Patch(
+    Some(FileContent::Patch(
         reference.into(),
         Patch::from_document(&document)?,
     ))
@@ -300,7 +319,7 @@ fn patch(shared: &Shared, place: &Place, bytes: &[u8]) -> Option<Content> {
 mod tests {
     use super::super::names::digest;
     use super::super::tree::Tree;
-    use super::super::{Limits, apply};
+    use super::super::{SizeLimits, apply};
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
@@ -311,14 +330,14 @@ mod tests {
             data in proptest::collection::btree_map(".{0,12}", "(?s).{0,40}|yes|012|1_000|<<|2001-01-01|~|-", 0..6),
             over in proptest::option::of("[a-z]{4}"),
         ) {
-            let shared = Shared::new("local".to_owned(), Tree { given: "".into(), root: "".into(), own: None }, Limits::default(), None);
+            let shared = SharedDirectory::new("local".to_owned(), Tree { given: "".into(), root: "".into(), own: None }, SizeLimits::default(), None);
             let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
             let over = over.map(|over| digest(over.as_bytes()).into());
-            let made = Made { text: body.to_string().into(), weight: 0, over };
-            let place = Place::new(Layer::Made, Path::new("_cluster/ConfigMap.a.yaml"));
+            let made = MadeObject { text: body.to_string().into(), weight: 0, over };
+            let place = FilePlace::new(Layer::Made, Path::new("_cluster/ConfigMap.a.yaml"));
             let text = made_file(&made, &apply::object_text(&body));
             match content(&shared, &place, text.as_bytes()) {
-                Ok(Content::Made(_, read)) => prop_assert_eq!((read.text, read.over), (made.text, made.over)),
+                Ok(FileContent::Made(_, read)) => prop_assert_eq!((read.text, read.over), (made.text, made.over)),
                 _ => prop_assert!(false, "not read: {}", text),
             }
         }

@@ -1,6 +1,6 @@
 //! Parses the bytes of a manifest file into objects. An error contains no value of the file.
 
-use super::{Limits, compact};
+use super::{SizeLimits, compact};
 use crate::parallel::in_batches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,7 +34,7 @@ const DEPTH: usize = 100;
 
 /// One object of a file: its reference, and all of it as compact JSON.
 #[derive(Clone, PartialEq)]
-pub(super) struct Found {
+pub(super) struct FoundObject {
     /// Which object.
     pub(super) reference: Arc<ObjectRef>,
     /// Compact JSON.
@@ -43,7 +43,7 @@ pub(super) struct Found {
     pub(super) weight: usize,
 }
 
-impl Found {
+impl FoundObject {
     /// An object with its compact JSON.
     pub(super) fn new(reference: ObjectRef, text: String) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Found {
 
 /// Why a file cannot be used. Contains no value of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct FileFault {
     /// The reason in one word.
     pub(super) reason: KnownReason,
     /// Document, line, column or field, and what is wrong there.
@@ -65,7 +65,7 @@ pub(super) struct Fault {
     pub(super) objects: Vec<Arc<ObjectRef>>,
 }
 
-impl Fault {
+impl FileFault {
     /// A file that is no manifest.
     pub(super) fn invalid(message: String) -> Self {
         Self {
@@ -87,7 +87,11 @@ impl Fault {
 
 /// Every object of a file, in its order; Lists are flattened, `stringData` becomes part of `data`. The first fault
 /// refuses the whole file, so that no part of a half-written file is used.
-pub(super) fn objects(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
+pub(super) fn objects(
+    bytes: &[u8],
+    cluster: &str,
+    limits: SizeLimits,
+) -> Result<Vec<FoundObject>, FileFault> {
     let list = (bytes.len() > LARGE).then(|| List::of(bytes)).flatten();
     match list.map(|list| items(&list, bytes.len(), cluster, limits)) {
         Some(Ok(found)) => Ok(found),
@@ -98,7 +102,11 @@ pub(super) fn objects(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec
 }
 
 /// Every object of a file, document by document.
-fn documents(bytes: &[u8], cluster: &str, limits: Limits) -> Result<Vec<Found>, Fault> {
+fn documents(
+    bytes: &[u8],
+    cluster: &str,
+    limits: SizeLimits,
+) -> Result<Vec<FoundObject>, FileFault> {
     let mut found = Vec::new();
     parse_each(bytes, budget(limits), |parsed| {
         let place = format!("document {}, line {}", parsed.number, parsed.line);
@@ -119,20 +127,20 @@ fn items(
     list: &List<'_>,
     bytes: usize,
     cluster: &str,
-    limits: Limits,
-) -> Result<Vec<Found>, Fault> {
+    limits: SizeLimits,
+) -> Result<Vec<FoundObject>, FileFault> {
     let fault = |mut error: DocumentError, offset: usize| {
         error.line = error.line.map(|line| line + offset);
         unparsable(1, &error)
     };
-    let no_list = || Fault::invalid("document 1: it is not a List".to_owned());
+    let no_list = || FileFault::invalid("document 1: it is not a List".to_owned());
     let head = parse_one(list.head.as_bytes(), budget(limits)).map_err(|error| fault(error, 0))?;
     let Value::Object(head) = head else {
         return Err(no_list());
     };
     let kind = list_of(&head).ok_or_else(no_list)?;
     let (counted, costly) = (AtomicUsize::new(0), Mutex::new(()));
-    let parse = |index: usize, piece: Piece<'_>, found: &mut Vec<Found>| {
+    let parse = |index: usize, piece: Piece<'_>, found: &mut Vec<FoundObject>| {
         if !list.is_yaml()
             && piece.text.len() <= COSTLY
             && let Some(one) = compact::object(piece.text, cluster, limits.object_bytes)
@@ -170,24 +178,24 @@ fn items(
 }
 
 /// Fails if a file of this size may not have one more object.
-fn allow_one_more(objects: usize, bytes: usize) -> Result<(), Fault> {
+fn allow_one_more(objects: usize, bytes: usize) -> Result<(), FileFault> {
     if objects < MANY.max(bytes / LEAST) {
         return Ok(());
     }
     let most = format!("more than {MANY} objects must have {LEAST} bytes each on average");
-    Err(Fault::invalid(format!(
+    Err(FileFault::invalid(format!(
         "it has too many small objects: {most}"
     )))
 }
 
 /// The value of a file of one document; `None` if the file is no such file.
-pub(super) fn document(bytes: &[u8], limits: Limits) -> Option<Value> {
+pub(super) fn document(bytes: &[u8], limits: SizeLimits) -> Option<Value> {
     parse_one(bytes, budget(limits)).ok()
 }
 
 /// The parser's limits for a file.
-fn budget(limits: Limits) -> document::Limits {
-    document::Limits {
+fn budget(limits: SizeLimits) -> document::ParseLimits {
+    document::ParseLimits {
         bytes: usize::try_from(limits.file_bytes).unwrap_or(usize::MAX),
         nodes: NODES,
         depth: DEPTH,
@@ -195,8 +203,8 @@ fn budget(limits: Limits) -> document::Limits {
 }
 
 /// The fault of a document: what is wrong, and where. The parser's error contains no value of it.
-fn unparsable(number: usize, error: &DocumentError) -> Fault {
-    Fault::invalid(format!("document {number}, {error}"))
+fn unparsable(number: usize, error: &DocumentError) -> FileFault {
+    FileFault::invalid(format!("document {number}, {error}"))
 }
 
 /// The reference of a parsed object; `None` if it has none.
@@ -205,25 +213,34 @@ pub(super) fn reference(document: &Value, cluster: &str) -> Option<ObjectRef> {
 }
 
 /// A callback with an object and its place in the file.
-type EachObject<'a> = &'a mut dyn FnMut(Map<String, Value>, &str) -> Result<(), Fault>;
+type EachObject<'a> = &'a mut dyn FnMut(Map<String, Value>, &str) -> Result<(), FileFault>;
 
 /// Calls `each` with every object of a document that may be a list.
-fn flatten(document: Value, place: &str, depth: usize, each: EachObject<'_>) -> Result<(), Fault> {
+fn flatten(
+    document: Value,
+    place: &str,
+    depth: usize,
+    each: EachObject<'_>,
+) -> Result<(), FileFault> {
     let Value::Object(mut object) = document else {
-        return Err(Fault::invalid(format!("{place}: it is not a mapping")));
+        return Err(FileFault::invalid(format!("{place}: it is not a mapping")));
     };
     let Some(item_kind) = list_of(&object) else {
         return each(object, place);
     };
     if depth == 0 {
-        return Err(Fault::invalid(format!(
+        return Err(FileFault::invalid(format!(
             "{place}: lists are nested too deeply"
         )));
     }
     let items = match object.remove("items") {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::Array(items)) => items,
-        Some(_) => return Err(Fault::invalid(format!("{place}: `items` is not a list"))),
+        Some(_) => {
+            return Err(FileFault::invalid(format!(
+                "{place}: `items` is not a list"
+            )));
+        }
     };
     let version = object.get("apiVersion");
     for (index, item) in items.into_iter().enumerate() {
@@ -239,20 +256,20 @@ fn one(
     place: &str,
     cluster: &str,
     limit: usize,
-) -> Result<Found, Fault> {
+) -> Result<FoundObject, FileFault> {
     let reference =
-        name(&object, cluster).map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
+        name(&object, cluster).map_err(|field| FileFault::invalid(format!("{place}: {field}")))?;
     if reference.kind == "Secret" && reference.api_version == "v1" {
         fold_string_data(&mut object)
-            .map_err(|field| Fault::invalid(format!("{place}: {field}")))?;
+            .map_err(|field| FileFault::invalid(format!("{place}: {field}")))?;
         join_lines(&mut object);
     }
     let object = Value::Object(object);
     // Faster than `to_string`, which writes every token through a formatter.
     let text = serde_json::to_string(&object)
-        .map_err(|_| Fault::invalid(format!("{place}: it cannot be written as JSON")))?;
+        .map_err(|_| FileFault::invalid(format!("{place}: it cannot be written as JSON")))?;
     if text.len() > limit {
-        return Err(Fault {
+        return Err(FileFault {
             reason: KnownReason::ObjectTooLarge,
             message: format!(
                 "{place}: {reference} has {} bytes, the limit is {limit}",
@@ -261,7 +278,7 @@ fn one(
             objects: vec![reference.into()],
         });
     }
-    Ok(Found::new(reference, text))
+    Ok(FoundObject::new(reference, text))
 }
 
 /// The reference of an object, or the field that is wrong.
@@ -335,8 +352,8 @@ pub(super) mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn read(text: &str) -> Result<Vec<Found>, Fault> {
-        objects(text.as_bytes(), "local", Limits::default())
+    fn read(text: &str) -> Result<Vec<FoundObject>, FileFault> {
+        objects(text.as_bytes(), "local", SizeLimits::default())
     }
 
     fn names(text: &str) -> Vec<String> {
@@ -370,7 +387,7 @@ pub(super) mod tests {
         assert_eq!(names("apiVersion: v1\nkind: List\n"), Vec::<String>::new());
         let json = br#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}"#;
         assert_eq!(
-            objects(json, "hub", Limits::default()).unwrap()[0]
+            objects(json, "hub", SizeLimits::default()).unwrap()[0]
                 .reference
                 .cluster,
             "hub"
@@ -403,7 +420,7 @@ pub(super) mod tests {
         let large = format!("apiVersion: v1\nitems:\n{}kind: List\n", of(2_000));
         assert!(large.len() > LARGE && List::of(large.as_bytes()).is_some());
         let pieces = read(&large).unwrap();
-        let whole = documents(large.as_bytes(), "local", Limits::default()).unwrap();
+        let whole = documents(large.as_bytes(), "local", SizeLimits::default()).unwrap();
         assert!(pieces == whole && pieces.len() == 2_000);
         let values: Vec<Value> = serde_yaml::from_str::<Value>(&large).unwrap()["items"]
             .as_array()
@@ -508,7 +525,7 @@ pub(super) mod tests {
         assert!(body.get("stringData").is_none());
         let wrapped =
             "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata:\n  x: |\n    bm\n    V3\n";
-        let found = objects(wrapped.as_bytes(), "local", Limits::default()).unwrap();
+        let found = objects(wrapped.as_bytes(), "local", SizeLimits::default()).unwrap();
         let body: Value = serde_json::from_str(&found[0].text).unwrap();
         assert_eq!(body["data"], serde_json::json!({"x": "bmV3"}));
         let other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nstringData: {x: new}\n";
@@ -575,9 +592,9 @@ pub(super) mod tests {
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{x: {}}}\n",
             "y".repeat(100)
         );
-        let limits = |object_bytes| Limits {
+        let limits = |object_bytes| SizeLimits {
             object_bytes,
-            ..Limits::default()
+            ..SizeLimits::default()
         };
         let fault = objects(text.as_bytes(), "local", limits(100))
             .err()
@@ -621,7 +638,7 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn any_bytes_give_objects_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            drop(objects(&bytes, "local", Limits::default()));
+            drop(objects(&bytes, "local", SizeLimits::default()));
         }
 
         #[test]
@@ -640,7 +657,7 @@ pub(super) mod tests {
             let text = object.to_string();
             let texts = [text.clone(), text.chars().take(cut).collect(), serde_yaml::to_string(&object).unwrap()];
             for text in texts {
-                if let Err(fault) = objects(text.as_bytes(), "local", Limits::default()) {
+                if let Err(fault) = objects(text.as_bytes(), "local", SizeLimits::default()) {
                     prop_assert!(!fault.message.contains("canary"), "{}", fault.message);
                 }
             }

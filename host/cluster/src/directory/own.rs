@@ -1,8 +1,8 @@
 //! The agent's own folder: checks that the agent made it, and replaces files atomically, through its open descriptor.
 //! Does not call fsync: everything in it can be made again from the manifests.
 
-use super::folder::Folder;
-use super::tree::{OBJECTS, PATCHES, Stamp, gone};
+use super::folder::OpenFolder;
+use super::tree::{FileStamp, OBJECTS, PATCHES, gone};
 use rustix::fs::{FileType, Mode};
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
@@ -27,22 +27,22 @@ const MARKED: Mode = Mode::RWXU.union(Mode::SVTX);
 
 /// The agent's own folder, open for writing.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OwnFolder {
     path: RwLock<PathBuf>,
     next: AtomicU64,
-    held: Mutex<Held>,
+    held: Mutex<HeldFolder>,
 }
 
 /// The folder that the agent has taken.
 #[derive(Debug)]
-struct Held {
+struct HeldFolder {
     /// Device and inode.
     id: (u64, u64),
     /// Held open for its lock, which keeps other agents out.
     _lock: File,
 }
 
-impl Own {
+impl OwnFolder {
     /// Makes the folder, or takes an existing one that the agent made; locks it, and removes what a killed agent left
     /// unfinished. An error of kind `WouldBlock` means that another agent uses it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
@@ -61,10 +61,10 @@ impl Own {
 
     /// The present folder. Makes it again if it was removed. Takes another folder in its place if the agent made that
     /// and no other agent uses it.
-    fn folder(&self) -> io::Result<Folder> {
+    fn folder(&self) -> io::Result<OpenFolder> {
         let mut held = self.held.locked();
         let path = self.path();
-        match Folder::open(&path) {
+        match OpenFolder::open(&path) {
             Ok(folder) if id(&folder)? == held.id => return Ok(folder),
             Err(error) if !gone(&error) => return Err(error),
             // If the root is gone, the folder is not made again.
@@ -80,7 +80,7 @@ impl Own {
         })?;
         drop(held);
         self.keep_from_git()?;
-        Folder::open(&path)
+        OpenFolder::open(&path)
     }
 
     /// Uses another path from now on. The folder is made or taken there when it is needed.
@@ -119,11 +119,11 @@ impl Own {
         }
     }
 
-    /// The stamp of a file, to compare it with that of the file that was read; by its path, which is cheaper than to open
-    /// each folder.
-    pub(super) fn stamp(&self, file: &Path) -> Option<Stamp> {
+    /// The stamp of a file, to compare it with that of the file that was read; by its path, which is cheaper than to
+    /// open each folder.
+    pub(super) fn stamp(&self, file: &Path) -> Option<FileStamp> {
         let metadata = self.path().join(file).symlink_metadata();
-        metadata.ok().and_then(|metadata| Stamp::of(&metadata))
+        metadata.ok().and_then(|metadata| FileStamp::of(&metadata))
     }
 
     /// The entries of a subfolder, with their types; none if it does not exist.
@@ -188,7 +188,7 @@ impl Own {
 /// Fails if a folder that is only read was not made by the agent. An absent or inaccessible folder is reported when it
 /// is read.
 pub(super) fn check_readable(path: &Path) -> io::Result<()> {
-    match Folder::open(path) {
+    match OpenFolder::open(path) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
         Err(_) => Ok(()),
         Ok(folder) => check_mark(&folder),
@@ -198,19 +198,19 @@ pub(super) fn check_readable(path: &Path) -> io::Result<()> {
 /// Opens a file of a folder that is only read; `None` if there is none. A link or a pipe does not count as a file.
 pub(super) fn file_in(own: &Path, file: &Path) -> io::Result<Option<File>> {
     let (parent, name) = parts(file);
-    match Folder::open(own).and_then(|own| own.descend(parent)?.file(name)) {
+    match OpenFolder::open(own).and_then(|own| own.descend(parent)?.file(name)) {
         Err(error) if gone(&error) || error.kind() == io::ErrorKind::InvalidInput => Ok(None),
         found => found.map(Some),
     }
 }
 
 /// Makes the folder or takes the existing one, and locks it.
-fn take(path: &Path) -> io::Result<Held> {
+fn take(path: &Path) -> io::Result<HeldFolder> {
     match rustix::fs::mkdir(path, MARKED) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    let folder = Folder::open(path)?;
+    let folder = OpenFolder::open(path)?;
     let (owner, us) = (folder.stat()?.st_uid, geteuid().as_raw());
     if us != owner {
         return Err(refused(format!(
@@ -219,18 +219,18 @@ fn take(path: &Path) -> io::Result<Held> {
     }
     check_mark(&folder)?;
     folder.allow(MARKED)?;
-    let lock = Folder::open(path)?.into_file();
+    let lock = OpenFolder::open(path)?.into_file();
     lock.try_lock()?;
     check_entries(&folder, Path::new(""))?;
     let id = id(&folder)?;
     for part in [OBJECTS, PATCHES, STATUS, UNFINISHED] {
         folder.make(Path::new(part))?.allow(Mode::RWXU)?;
     }
-    Ok(Held { id, _lock: lock })
+    Ok(HeldFolder { id, _lock: lock })
 }
 
 /// Fails if the agent did not make the folder: then another user controls its content, and who reads it.
-fn check_mark(folder: &Folder) -> io::Result<()> {
+fn check_mark(folder: &OpenFolder) -> io::Result<()> {
     let is_marked = Mode::from_raw_mode(folder.stat()?.st_mode).contains(Mode::SVTX);
     if is_marked || folder.entries()?.is_empty() {
         return Ok(());
@@ -243,7 +243,7 @@ fn check_mark(folder: &Folder) -> io::Result<()> {
 }
 
 /// Fails if the folder contains anything but regular files and folders.
-fn check_entries(folder: &Folder, path: &Path) -> io::Result<()> {
+fn check_entries(folder: &OpenFolder, path: &Path) -> io::Result<()> {
     for (name, kind) in folder.entries()? {
         let at = path.join(&name);
         match kind {
@@ -271,7 +271,7 @@ fn refused(why: String) -> io::Error {
 }
 
 /// Device and inode of a folder.
-fn id(folder: &Folder) -> io::Result<(u64, u64)> {
+fn id(folder: &OpenFolder) -> io::Result<(u64, u64)> {
     let stat = folder.stat()?;
     Ok((stat.st_dev, stat.st_ino))
 }
@@ -293,14 +293,14 @@ mod tests {
     fn refuses_a_second_agent_and_removes_leftovers() {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("own");
-        let first = Own::open(&own).unwrap();
+        let first = OwnFolder::open(&own).unwrap();
         assert_eq!(
-            Own::open(&own).err().unwrap().kind(),
+            OwnFolder::open(&own).err().unwrap().kind(),
             io::ErrorKind::WouldBlock
         );
         drop(first);
         std::fs::write(own.join("tmp/7"), "half").unwrap();
-        let second = Own::open(&own).unwrap();
+        let second = OwnFolder::open(&own).unwrap();
         assert_eq!(std::fs::read_dir(own.join("tmp")).unwrap().count(), 0);
         assert_eq!(
             std::fs::metadata(&own).unwrap().permissions().mode() & 0o777,
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_failed_write_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let own = Own::open(folder.path()).unwrap();
+        let own = OwnFolder::open(folder.path()).unwrap();
         std::fs::create_dir_all(folder.path().join("objects/taken/below")).unwrap();
         assert!(own.write(Path::new("objects/taken"), b"x").is_err());
         assert_eq!(

@@ -14,8 +14,8 @@ const SEAL: &str = "# transom ";
 /// The fields laid over one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Patch {
-    /// The uid of the user's object, if it has one. Another object of the same name is not meant: what was decided about one
-    /// request for a certificate says nothing about the next one.
+    /// The uid of the user's object, if it has one. Another object of the same name is not meant: what was decided
+    /// about one request for a certificate says nothing about the next one.
     pub(super) uid: Option<String>,
     /// In the order in which they are applied.
     pub(super) fields: Vec<FieldPatch>,
@@ -48,8 +48,8 @@ impl Patch {
         self.uid.is_some() && self.uid.as_deref() != uid(body)
     }
 
-    /// Sets one field over `body`, the user's own object. A field that equals the user's value is dropped, and so is what was
-    /// computed for another object.
+    /// Sets one field over `body`, the user's own object. A field that equals the user's value is dropped, and so is
+    /// what was computed for another object.
     pub(super) fn take(&mut self, body: &Value, path: &str, value: &Value) {
         if self.is_of_another(body) {
             self.fields.clear();

@@ -22,19 +22,19 @@ pub(super) enum Touch {
 }
 
 /// A path that changed and was not read since.
-struct Change {
+struct PendingPath {
     first: Instant,
     last: Instant,
     writing: bool,
 }
 
 /// The paths that changed and were not read since.
-pub(super) struct Settling {
+pub(super) struct SettlingPaths {
     settle: Duration,
-    changes: BTreeMap<PathBuf, Change>,
+    changes: BTreeMap<PathBuf, PendingPath>,
 }
 
-impl Settling {
+impl SettlingPaths {
     /// With no change yet; `settle` is how long a path must be quiet.
     pub(super) fn new(settle: Duration) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Settling {
 
     /// Records what happened to a path.
     pub(super) fn note(&mut self, path: PathBuf, touch: Touch, now: Instant) {
-        let change = self.changes.entry(path).or_insert(Change {
+        let change = self.changes.entry(path).or_insert(PendingPath {
             first: now,
             last: now,
             writing: false,
@@ -105,7 +105,8 @@ impl Settling {
     /// that one command wrote, are one change.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<PathBuf> {
         let whole = self.whole_due().is_some_and(|due| due <= now);
-        let is_due = |change: &Change| self.writing_due(change).map_or(whole, |due| due <= now);
+        let is_due =
+            |change: &PendingPath| self.writing_due(change).map_or(whole, |due| due <= now);
         let due: Vec<PathBuf> = self
             .changes
             .iter()
@@ -128,7 +129,7 @@ impl Settling {
     }
 
     /// When a file is read although its writer has not closed it.
-    fn writing_due(&self, change: &Change) -> Option<Instant> {
+    fn writing_due(&self, change: &PendingPath) -> Option<Instant> {
         change.writing.then(|| change.last + self.settle * OPEN)
     }
 }
@@ -142,7 +143,7 @@ mod tests {
     /// After how many settling times a path is due that was touched at these times.
     fn due(touches: &[(u32, Touch)]) -> u32 {
         let start = Instant::now();
-        let mut settling = Settling::new(STEP);
+        let mut settling = SettlingPaths::new(STEP);
         for (at, touch) in touches {
             settling.note("a".into(), *touch, start + STEP * *at);
         }
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn paths_that_change_together_are_due_together() {
         let start = Instant::now();
-        let mut settling = Settling::new(STEP);
+        let mut settling = SettlingPaths::new(STEP);
         settling.note("a".into(), Touch::Whole, start);
         settling.note("b".into(), Touch::Whole, start + STEP / 2);
         settling.note("c".into(), Touch::Writing, start + STEP / 2);
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn too_many_paths_are_not_tracked_individually() {
-        let mut settling = Settling::new(STEP);
+        let mut settling = SettlingPaths::new(STEP);
         settling.note("open".into(), Touch::Writing, Instant::now());
         let crowded = (0..=MOST).filter(|index| {
             settling.note(index.to_string().into(), Touch::Whole, Instant::now());

@@ -1,14 +1,14 @@
 //! What the parts of one directory share: its folders, its state, its listeners.
 //! The lock of the state is not held during file I/O.
 
-use super::change::News;
-use super::feed::Feed;
-use super::manifest::Fault;
-use super::own::Own;
-use super::slot::{Effective, Seen};
-use super::store::Store;
-use super::tree::{Place, Stamp, Tree};
-use super::{Limits, ReadFailure};
+use super::change::DirectoryNews;
+use super::feed::DirectoryFeed;
+use super::manifest::FileFault;
+use super::own::OwnFolder;
+use super::slot::{Effective, SlotState};
+use super::store::DirectoryStore;
+use super::tree::{FilePlace, FileStamp, Tree};
+use super::{ReadFailure, SizeLimits};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -28,19 +28,19 @@ const STRIPES: usize = 64;
 type Kinds = BTreeMap<(String, String), Keep>;
 
 /// What the parts of one directory share.
-pub(super) struct Shared {
+pub(super) struct SharedDirectory {
     /// Name of the connection.
     pub(super) name: String,
     /// The size limits.
-    pub(super) limits: Limits,
+    pub(super) limits: SizeLimits,
     /// The own folder, if it may be written.
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<OwnFolder>,
     /// Key of versions and prints, one per run.
     pub(super) key: RandomState,
     /// Its folders; others once the given path leads to another one.
     tree: RwLock<Arc<Tree>>,
-    store: RwLock<Store>,
-    feeds: Mutex<Vec<Weak<Feed>>>,
+    store: RwLock<DirectoryStore>,
+    feeds: Mutex<Vec<Weak<DirectoryFeed>>>,
     /// API version and kind of the objects that are observed, with the parts that are read of them; `None` for all.
     wanted: RwLock<Option<Arc<Kinds>>>,
     /// What the status file of each primary says, and the file that says it.
@@ -50,18 +50,23 @@ pub(super) struct Shared {
 }
 
 /// A keyed hash of what a status file says, and the stamp of the file.
-type Published = HashMap<PathBuf, (u64, Stamp)>;
+type Published = HashMap<PathBuf, (u64, FileStamp)>;
 
-impl Shared {
+impl SharedDirectory {
     /// What the status file of each primary says.
     pub(super) fn published(&self) -> MutexGuard<'_, Published> {
         self.published.locked()
     }
 
     /// Has read nothing yet.
-    pub(super) fn new(name: String, tree: Tree, limits: Limits, own: Option<Own>) -> Self {
+    pub(super) fn new(
+        name: String,
+        tree: Tree,
+        limits: SizeLimits,
+        own: Option<OwnFolder>,
+    ) -> Self {
         let key = RandomState::new();
-        let store = RwLock::new(Store::new(key.clone()));
+        let store = RwLock::new(DirectoryStore::new(key.clone()));
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
         Self {
             name,
@@ -108,12 +113,12 @@ impl Shared {
     }
 
     /// The state, for reading.
-    pub(super) fn store(&self) -> RwLockReadGuard<'_, Store> {
+    pub(super) fn store(&self) -> RwLockReadGuard<'_, DirectoryStore> {
         self.store.reading()
     }
 
     /// The state, for writing.
-    pub(super) fn store_mut(&self) -> RwLockWriteGuard<'_, Store> {
+    pub(super) fn store_mut(&self) -> RwLockWriteGuard<'_, DirectoryStore> {
         self.store.writing()
     }
 
@@ -150,30 +155,30 @@ impl Shared {
     }
 
     /// Adds a listener that is told what changes from now on.
-    pub(super) fn listen_from_now(&self) -> Arc<Feed> {
-        let feed = Arc::new(Feed::default());
+    pub(super) fn listen_from_now(&self) -> Arc<DirectoryFeed> {
+        let feed = Arc::new(DirectoryFeed::default());
         let _unchanged = self.store();
         self.feeds.locked().push(Arc::downgrade(&feed));
         feed
     }
 
     /// Adds a listener that is told everything from the start.
-    pub(super) fn listen(&self) -> Arc<Feed> {
-        let feed = Arc::new(Feed::default());
+    pub(super) fn listen(&self) -> Arc<DirectoryFeed> {
+        let feed = Arc::new(DirectoryFeed::default());
         let store = self.store();
         feed.push(
             store
                 .unreadable()
                 .into_iter()
                 .map(Box::new)
-                .map(News::Unreadable),
+                .map(DirectoryNews::Unreadable),
         );
         feed.push(
             store
                 .references()
-                .filter(|at| matches!(store.seen(at), Seen::Value(_)))
+                .filter(|at| matches!(store.seen(at), SlotState::Value(_)))
                 .cloned()
-                .map(News::Object),
+                .map(DirectoryNews::Object),
         );
         feed.push_synced();
         self.feeds.locked().push(Arc::downgrade(&feed));
@@ -182,7 +187,7 @@ impl Shared {
 
     /// Notifies every listener. The caller holds the lock of the state, so that news arrive in the order of the
     /// changes.
-    pub(super) fn tell(&self, _changed: &Store, news: &[News]) {
+    pub(super) fn tell(&self, _changed: &DirectoryStore, news: &[DirectoryNews]) {
         if news.is_empty() {
             return;
         }
@@ -227,11 +232,11 @@ impl Shared {
     }
 
     /// The state of one object, and the effective object.
-    fn state(&self, reference: &ObjectRef) -> (Seen, Effective) {
+    fn state(&self, reference: &ObjectRef) -> (SlotState, Effective) {
         let store = self.store();
         store
             .slot(reference)
-            .map_or((Seen::Absent, Effective::Absent), |slot| {
+            .map_or((SlotState::Absent, Effective::Absent), |slot| {
                 (slot.seen.clone(), slot.effective())
             })
     }
@@ -239,9 +244,9 @@ impl Shared {
     /// Records folders that cannot be listed or watched, and those that can again; notifies the listeners.
     pub(super) fn refuse_folders(
         &self,
-        scanned: Option<&Place>,
-        closed: Vec<(Place, io::Error)>,
-    ) -> Vec<News> {
+        scanned: Option<&FilePlace>,
+        closed: Vec<(FilePlace, io::Error)>,
+    ) -> Vec<DirectoryNews> {
         let mut store = self.store_mut();
         let mut news = Vec::new();
         for folder in store.closed_folders(scanned) {
@@ -250,7 +255,7 @@ impl Shared {
             }
         }
         for (place, error) in closed {
-            news.extend(store.close(&place, Fault::unread(&error)));
+            news.extend(store.close(&place, FileFault::unread(&error)));
         }
         self.tell(&store, &news);
         news
@@ -269,10 +274,10 @@ fn keep_of<'k>(kinds: &'k Kinds, object: &ObjectRef) -> Option<&'k Keep> {
 /// An object that was read, or the failure to read it.
 fn object(
     reference: &ObjectRef,
-    seen: &Seen,
-    body: Result<Option<Value>, Fault>,
+    seen: &SlotState,
+    body: Result<Option<Value>, FileFault>,
 ) -> Result<Option<Object>, ReadFailure> {
-    let fail = |fault: Fault| ReadFailure {
+    let fail = |fault: FileFault| ReadFailure {
         reason: fault.reason,
         message: format!("failed to read {reference}: {}", fault.message),
     };
@@ -284,9 +289,9 @@ fn object(
 }
 
 /// The version of an object as text, for preconditions.
-pub(super) fn version_text(seen: &Seen) -> String {
+pub(super) fn version_text(seen: &SlotState) -> String {
     match seen {
-        Seen::Value(version) => format!("{version:016x}"),
-        Seen::Absent | Seen::Duplicate(_) => String::new(),
+        SlotState::Value(version) => format!("{version:016x}"),
+        SlotState::Absent | SlotState::Duplicate(_) => String::new(),
     }
 }

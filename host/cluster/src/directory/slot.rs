@@ -1,10 +1,10 @@
 //! The state of one object: its sources in users' files, what the agent made of it, and the effective object.
 //! The effective object depends only on these texts. Does no I/O.
 
-use super::manifest::Fault;
+use super::manifest::FileFault;
 use super::names::digest;
 use super::patch::Patch;
-use super::tree::Place;
+use super::tree::FilePlace;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ const NAMED: usize = 4;
 
 /// One object in one file of a user.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct UserObject {
     /// The file.
     pub(super) file: Arc<Path>,
     /// Compact JSON.
@@ -29,7 +29,7 @@ pub(super) struct Source {
 
 /// One object that the agent made.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct MadeObject {
     /// Compact JSON.
     pub(super) text: Arc<str>,
     /// Upper bound of the bytes that it takes once it is parsed.
@@ -40,7 +40,7 @@ pub(super) struct Made {
 
 /// The effective state of an object, by its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SlotState {
     /// The object does not exist.
     #[default]
     Absent,
@@ -66,13 +66,13 @@ pub(super) enum Effective {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     /// Users' files that contain it; more than one is an error.
-    pub(super) users: Vec<Source>,
+    pub(super) users: Vec<UserObject>,
     /// The whole object that the agent made.
-    pub(super) made: Option<Box<Made>>,
+    pub(super) made: Option<Box<MadeObject>>,
     /// The fields that the agent laid over it.
     pub(super) patch: Option<Arc<Patch>>,
     /// The state as of the last update.
-    pub(super) seen: Seen,
+    pub(super) seen: SlotState,
 }
 
 impl Slot {
@@ -123,10 +123,10 @@ impl Effective {
 
     /// The parsed object, or its metadata and these fields, with everything that is laid over it; `None` if it does not
     /// exist.
-    pub(super) fn value(&self, fields: Option<&Paths>) -> Result<Option<Value>, Fault> {
+    pub(super) fn value(&self, fields: Option<&Paths>) -> Result<Option<Value>, FileFault> {
         match self {
             Self::Absent => Ok(None),
-            Self::Duplicate(files) => Err(Fault {
+            Self::Duplicate(files) => Err(FileFault {
                 reason: KnownReason::DuplicateObject,
                 message: format!("it is defined in {files}"),
                 objects: Vec::new(),
@@ -137,7 +137,7 @@ impl Effective {
     }
 
     /// The parsed object in this state and in another one; a text that both have is parsed once.
-    pub(super) fn values(&self, other: &Self) -> [Result<Option<Value>, Fault>; 2] {
+    pub(super) fn values(&self, other: &Self) -> [Result<Option<Value>, FileFault>; 2] {
         if let (Self::Users(text, patch), Self::Users(same, others)) = (self, other)
             && Arc::ptr_eq(text, same)
             && let Ok(body) = parse(text, None)
@@ -149,23 +149,23 @@ impl Effective {
     }
 
     /// The state, with a version that is keyed per run: with a plain hash, the value of a Secret could be guessed.
-    pub(super) fn seen(&self, key: &RandomState) -> Seen {
+    pub(super) fn seen(&self, key: &RandomState) -> SlotState {
         match self {
-            Self::Absent => Seen::Absent,
-            Self::Duplicate(files) => Seen::Duplicate(Arc::clone(files)),
-            Self::Made(text) | Self::Users(text, None) => Seen::Value(version(key, text)),
+            Self::Absent => SlotState::Absent,
+            Self::Duplicate(files) => SlotState::Duplicate(Arc::clone(files)),
+            Self::Made(text) | Self::Users(text, None) => SlotState::Value(version(key, text)),
             // The version covers patch and text as they are kept, so no parsing is needed to compare two versions.
-            Self::Users(text, Some(patch)) => Seen::Value(key.hash_one((text, patch))),
+            Self::Users(text, Some(patch)) => SlotState::Value(key.hash_one((text, patch))),
         }
     }
 }
 
-fn parse(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
+fn parse(text: &str, fields: Option<&Paths>) -> Result<Value, FileFault> {
     let parsed = match fields {
         None => serde_json::from_str(text),
         Some(_) => read::object(text, fields),
     };
-    parsed.map_err(|_| Fault::invalid("it cannot be parsed".to_owned()))
+    parsed.map_err(|_| FileFault::invalid("it cannot be parsed".to_owned()))
 }
 
 /// A body with the fields laid over it.
@@ -182,13 +182,13 @@ pub(super) fn version(key: &RandomState, text: &str) -> u64 {
 }
 
 /// The names of several files as one text, in a stable order: the first few, each once.
-fn files(users: &[Source]) -> Arc<str> {
+fn files(users: &[UserObject]) -> Arc<str> {
     let mut times: BTreeMap<&Path, usize> = BTreeMap::new();
     for user in users {
         *times.entry(&user.file).or_default() += 1;
     }
     let name = |(file, times): (&&Path, &usize)| {
-        let place = Place::new(super::tree::Layer::User, file);
+        let place = FilePlace::new(super::tree::Layer::User, file);
         if *times == 1 {
             place.to_string()
         } else {
@@ -207,16 +207,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn source(text: &str) -> Source {
-        Source {
+    fn source(text: &str) -> UserObject {
+        UserObject {
             file: Path::new("a.yaml").into(),
             text: text.into(),
             weight: 0,
         }
     }
 
-    fn made(text: &str, over: Option<&str>) -> Option<Box<Made>> {
-        Some(Box::new(Made {
+    fn made(text: &str, over: Option<&str>) -> Option<Box<MadeObject>> {
+        Some(Box::new(MadeObject {
             text: text.into(),
             weight: 0,
             over: over.map(|text| digest(text.as_bytes()).into()),
@@ -261,7 +261,7 @@ mod tests {
         let mut patch = Patch::default();
         patch.take(&json!({}), "b", &json!(1));
         let slot = |text: &Arc<str>, patch: Option<&Patch>| Slot {
-            users: vec![Source {
+            users: vec![UserObject {
                 text: Arc::clone(text),
                 ..source("")
             }],
@@ -294,13 +294,13 @@ mod tests {
         };
         assert_eq!(
             slot.effective().seen(&key),
-            Seen::Duplicate("a.yaml (2 times)".into())
+            SlotState::Duplicate("a.yaml (2 times)".into())
         );
         assert_eq!(
             slot.effective().value(None).err().unwrap().reason,
             KnownReason::DuplicateObject
         );
-        let file = |name: String| Source {
+        let file = |name: String| UserObject {
             file: Path::new(&name).into(),
             ..source("1")
         };
@@ -309,7 +309,10 @@ mod tests {
             ..Slot::default()
         };
         let named = "1.yaml, 2.yaml, 3.yaml, 4.yaml, and 5 more";
-        assert_eq!(slot.effective().seen(&key), Seen::Duplicate(named.into()));
+        assert_eq!(
+            slot.effective().seen(&key),
+            SlotState::Duplicate(named.into())
+        );
     }
 
     #[test]

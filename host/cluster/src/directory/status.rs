@@ -4,10 +4,10 @@
 mod file;
 mod unreadable;
 
-use super::Shared;
+use super::SharedDirectory;
 use super::names::{policy_file, status_file};
-use super::own::{Own, STATUS, file_in};
-use file::{Condition, write};
+use super::own::{OwnFolder, STATUS, file_in};
+use file::{UntimedCondition, write};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use transom_api::status::{PolicyStatus, PrimaryStatus};
 use transom_api::{Reason, State};
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::document::{Limits, parse_many};
+use transom_core::document::{ParseLimits, parse_many};
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
 use transom_core::time::format_rfc3339;
 pub(super) use unreadable::publish_unreadable;
 
 /// The parser's limits for a status file: more than one ever needs.
-const OWN_LIMITS: Limits = Limits {
+const OWN_LIMITS: ParseLimits = ParseLimits {
     bytes: 1 << 18,
     nodes: 10_000,
     depth: 16,
@@ -37,9 +37,9 @@ const FAILING_SINCE: &str = "failingSince";
 /// When what was applied for it is stale, or withdrawn.
 const EXPIRES: &str = "expires";
 
-/// Writes the status of a primary object, or removes it if the object is gone. The status describes the present state and not the last action, so it is the
-/// same after any interruption.
-pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
+/// Writes the status of a primary object, or removes it if the object is gone. The status describes the present state
+/// and not the last action, so it is the same after any interruption.
+pub(super) fn publish(shared: &SharedDirectory, report: &Report) -> io::Result<()> {
     let Some(own) = &shared.own else {
         return Ok(());
     };
@@ -57,7 +57,7 @@ pub(super) fn publish(shared: &Shared, report: &Report) -> io::Result<()> {
         (Reason::Known(word), State::Applied) => word.meaning(),
         _ => report.message.as_str(),
     };
-    let condition = Condition {
+    let condition = UntimedCondition {
         kind: "Applied",
         status: match report.state {
             State::Applied => "True",
@@ -103,7 +103,7 @@ fn body(report: &Report) -> Map<String, Value> {
 }
 
 /// What a status says, as far as it is compared: all but its times.
-fn said(shared: &Shared, report: &Report) -> u64 {
+fn said(shared: &SharedDirectory, report: &Report) -> u64 {
     let failing = report.failing;
     let failing = failing.map(|at| (at.since_seconds, at.expires_seconds));
     shared.key.hash_one((
@@ -119,7 +119,7 @@ fn said(shared: &Shared, report: &Report) -> u64 {
 
 /// Writes a policy's own status if more than its times differs.
 pub(super) fn publish_policy(
-    shared: &Shared,
+    shared: &SharedDirectory,
     policy: &str,
     status: &PolicyStatus,
 ) -> io::Result<()> {
@@ -140,7 +140,10 @@ pub(super) fn publish_policy(
 }
 
 /// The present status of a policy; `None` if there is none, or it was made unreadable.
-pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<PolicyStatus>> {
+pub(super) fn policy_status(
+    shared: &SharedDirectory,
+    policy: &str,
+) -> io::Result<Option<PolicyStatus>> {
     let file = policy_file(policy);
     let text = match (&shared.own, &shared.tree().own) {
         (Some(own), _) => read(own, &file)?,
@@ -159,7 +162,7 @@ pub(super) fn policy_status(shared: &Shared, policy: &str) -> io::Result<Option<
 
 /// The status in a primary object's status file; `None` if there is no file, or the agent did not write it so.
 pub(super) fn reported(
-    shared: &Shared,
+    shared: &SharedDirectory,
     policy: &str,
     primary: &ObjectRef,
 ) -> io::Result<Option<PrimaryStatus>> {
@@ -209,7 +212,7 @@ pub(super) fn reported(
 
 /// Removes every status except the given ones.
 pub(super) fn retain(
-    shared: &Shared,
+    shared: &SharedDirectory,
     policies: &BTreeSet<String>,
     primaries: &BTreeSet<(String, ObjectRef)>,
 ) -> io::Result<()> {
@@ -232,7 +235,7 @@ pub(super) fn retain(
 }
 
 /// Every status file, relative to the own folder.
-fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
+fn status_files(own: &OwnFolder) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for (name, kind) in own.entries(Path::new(STATUS))? {
         let path = Path::new(STATUS).join(name);
@@ -252,7 +255,7 @@ fn status_files(own: &Own) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The bytes of an own file, up to `OWN_BYTES`: the agent writes no larger one.
-fn read(own: &Own, file: &Path) -> io::Result<Option<Vec<u8>>> {
+fn read(own: &OwnFolder, file: &Path) -> io::Result<Option<Vec<u8>>> {
     own.file(file)?.map(whole).transpose()
 }
 

@@ -4,9 +4,9 @@
 mod leaving;
 mod unreadable;
 
-use super::change::{Content, Edit, News, Print};
-use super::slot::{Effective, Seen, Slot, Source};
-use super::tree::{Layer, Place};
+use super::change::{DirectoryNews, Edit, FileContent, Print};
+use super::slot::{Effective, Slot, SlotState, UserObject};
+use super::tree::{FilePlace, Layer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::path::Path;
@@ -25,11 +25,11 @@ struct File {
 
 /// The whole state. A copy shares all text.
 #[derive(Clone)]
-pub(super) struct Store {
+pub(super) struct DirectoryStore {
     key: RandomState,
     /// Folders that cannot be listed.
-    closed: BTreeSet<Place>,
-    files: BTreeMap<Place, File>,
+    closed: BTreeSet<FilePlace>,
+    files: BTreeMap<FilePlace, File>,
     slots: BTreeMap<Arc<ObjectRef>, Box<Slot>>,
     problems: BTreeMap<String, Unreadable>,
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
@@ -39,10 +39,12 @@ pub(super) struct Store {
     leaving: BTreeMap<Arc<ObjectRef>, Instant>,
 }
 
+/// The objects that an edit concerns.
+type Touched = Vec<Arc<ObjectRef>>;
 /// Sources that a change removed, if they are to be kept.
-type Taken = Option<BTreeMap<Arc<ObjectRef>, Vec<Source>>>;
+type Taken = Option<BTreeMap<Arc<ObjectRef>, Vec<UserObject>>>;
 
-impl Store {
+impl DirectoryStore {
     /// An empty store; `key` is that of the versions.
     pub(super) fn new(key: RandomState) -> Self {
         Self {
@@ -58,14 +60,14 @@ impl Store {
     }
 
     /// The print of a file when it was read.
-    pub(super) fn print(&self, place: &Place) -> Option<Print> {
+    pub(super) fn print(&self, place: &FilePlace) -> Option<Print> {
         self.files.get(place).map(|file| file.print)
     }
 
     /// The known files at a path or below it.
-    pub(super) fn below(&self, folder: &Place) -> impl Iterator<Item = &Place> {
+    pub(super) fn below(&self, folder: &FilePlace) -> impl Iterator<Item = &FilePlace> {
         let inside =
-            |place: &&Place| place.layer == folder.layer && place.path.starts_with(&folder.path);
+            |one: &&FilePlace| one.layer == folder.layer && one.path.starts_with(&folder.path);
         let places = self.files.range(folder.clone()..).map(|(place, _)| place);
         places.take_while(inside)
     }
@@ -74,23 +76,20 @@ impl Store {
     pub(super) fn references(&self) -> impl Iterator<Item = &Arc<ObjectRef>> {
         self.slots
             .iter()
-            .filter(|(_, slot)| slot.seen != Seen::Absent)
+            .filter(|(_, slot)| slot.seen != SlotState::Absent)
             .map(|(reference, _)| reference)
     }
 
     /// Every readable object of a kind.
     pub(super) fn of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        let kind = (
-            first.cluster.clone(),
-            first.api_version.clone(),
-            first.kind.clone(),
-        );
+        let kind = first.clone();
         self.slots
             .range(Arc::new(first)..)
             .take_while(move |(at, _)| {
-                at.cluster == kind.0 && at.api_version == kind.1 && at.kind == kind.2
+                (&at.cluster, &at.api_version, &at.kind)
+                    == (&kind.cluster, &kind.api_version, &kind.kind)
             })
-            .filter(|(_, slot)| matches!(slot.seen, Seen::Value(_)))
+            .filter(|(_, slot)| matches!(slot.seen, SlotState::Value(_)))
             .map(|(reference, _)| reference.as_ref())
     }
 
@@ -115,7 +114,7 @@ impl Store {
     }
 
     /// The state of an object, as of the last update.
-    pub(super) fn seen(&self, reference: &ObjectRef) -> Seen {
+    pub(super) fn seen(&self, reference: &ObjectRef) -> SlotState {
         self.slots
             .get(reference)
             .map(|slot| slot.seen.clone())
@@ -130,7 +129,7 @@ impl Store {
     }
 
     /// Hides an object in users' files; for a state in memory only.
-    pub(super) fn hide(&mut self, reference: &ObjectRef) -> Vec<News> {
+    pub(super) fn hide(&mut self, reference: &ObjectRef) -> Vec<DirectoryNews> {
         self.leaving.remove(reference);
         if let Some(slot) = self.slots.get_mut(reference) {
             slot.users.clear();
@@ -139,7 +138,10 @@ impl Store {
     }
 
     /// Applies edits of several files as one change, so that an object that moved between them is not gone.
-    pub(super) fn change(&mut self, edits: impl IntoIterator<Item = (Place, Edit)>) -> Vec<News> {
+    pub(super) fn change(
+        &mut self,
+        edits: impl IntoIterator<Item = (FilePlace, Edit)>,
+    ) -> Vec<DirectoryNews> {
         self.change_at(edits, None)
     }
 
@@ -147,9 +149,9 @@ impl Store {
     /// then.
     pub(super) fn change_at(
         &mut self,
-        edits: impl IntoIterator<Item = (Place, Edit)>,
+        edits: impl IntoIterator<Item = (FilePlace, Edit)>,
         keep: Option<Instant>,
-    ) -> Vec<News> {
+    ) -> Vec<DirectoryNews> {
         let mut taken = keep.map(|_| BTreeMap::new());
         let mut news = Vec::new();
         let mut touched = BTreeSet::new();
@@ -181,10 +183,10 @@ impl Store {
     }
 
     /// Adds the content of a file to the slots.
-    fn put(&mut self, place: &Place, print: Print, content: Content) -> Vec<Arc<ObjectRef>> {
+    fn put(&mut self, place: &FilePlace, print: Print, content: FileContent) -> Touched {
         let mut objects = Vec::new();
         match content {
-            Content::Objects(found) => {
+            FileContent::Objects(found) => {
                 objects.reserve_exact(found.len());
                 for found in found {
                     self.found_again(&found.reference);
@@ -197,7 +199,7 @@ impl Store {
                         .users
                         .last()
                         .is_some_and(|user| Arc::ptr_eq(&user.file, &place.path));
-                    slot.users.push(Source {
+                    slot.users.push(UserObject {
                         file: Arc::clone(&place.path),
                         text: found.text,
                         weight: found.weight,
@@ -206,17 +208,17 @@ impl Store {
                     objects.extend((!again).then_some(reference));
                 }
             }
-            Content::Made(reference, made) => {
+            FileContent::Made(reference, made) => {
                 let (reference, slot) = self.entry(reference);
                 slot.made = Some(Box::new(made));
                 objects.push(reference);
             }
-            Content::Patch(reference, patch) => {
+            FileContent::Patch(reference, patch) => {
                 let (reference, slot) = self.entry(reference);
                 slot.patch = Some(Arc::new(patch));
                 objects.push(reference);
             }
-            Content::Nothing => {}
+            FileContent::Nothing => {}
         }
         self.files.insert(
             place.clone(),
@@ -251,7 +253,7 @@ impl Store {
     }
 
     /// Removes the content of a file from the slots.
-    fn take_out(&mut self, place: &Place, taken: &mut Taken) -> Vec<Arc<ObjectRef>> {
+    fn take_out(&mut self, place: &FilePlace, taken: &mut Taken) -> Touched {
         let Some(file) = self.files.remove(place) else {
             return Vec::new();
         };
@@ -278,7 +280,7 @@ impl Store {
     }
 
     /// Updates the state of the touched objects; returns news of those that differ.
-    fn settle(&mut self, touched: BTreeSet<Arc<ObjectRef>>) -> Vec<News> {
+    fn settle(&mut self, touched: BTreeSet<Arc<ObjectRef>>) -> Vec<DirectoryNews> {
         let mut news = Vec::new();
         let mut groups = BTreeSet::new();
         for reference in touched {
@@ -287,12 +289,12 @@ impl Store {
             };
             let now = match slot.effective().seen(&self.key) {
                 // Share one text of file names between all duplicates in the same files.
-                Seen::Duplicate(files) => {
+                SlotState::Duplicate(files) => {
                     let known = self
                         .duplicates
                         .get_key_value(&files)
                         .map(|(known, _)| Arc::clone(known));
-                    Seen::Duplicate(known.unwrap_or(files))
+                    SlotState::Duplicate(known.unwrap_or(files))
                 }
                 now => now,
             };
@@ -308,7 +310,7 @@ impl Store {
             if now == before {
                 continue;
             }
-            if let Seen::Duplicate(files) = &before {
+            if let SlotState::Duplicate(files) = &before {
                 self.duplicates
                     .entry(Arc::clone(files))
                     .or_default()
@@ -316,14 +318,14 @@ impl Store {
                 groups.insert(Arc::clone(files));
             }
             match now {
-                Seen::Duplicate(files) => {
+                SlotState::Duplicate(files) => {
                     self.duplicates
                         .entry(Arc::clone(&files))
                         .or_default()
                         .insert(reference);
                     groups.insert(files);
                 }
-                _ => news.push(News::Object(reference)),
+                _ => news.push(DirectoryNews::Object(reference)),
             }
         }
         news.extend(groups.into_iter().map(|files| self.group(files)));
@@ -331,7 +333,7 @@ impl Store {
     }
 
     /// The object in an own file.
-    pub(super) fn holder(&self, place: &Place) -> Option<&ObjectRef> {
+    pub(super) fn holder(&self, place: &FilePlace) -> Option<&ObjectRef> {
         self.files.get(place)?.objects.first().map(AsRef::as_ref)
     }
 
@@ -348,9 +350,9 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::super::manifest;
-    use super::super::{Limits, patch::Patch, slot::Made};
+    use super::super::{SizeLimits, patch::Patch, slot::MadeObject};
     use super::*;
-    use crate::directory::manifest::Fault;
+    use crate::directory::manifest::FileFault;
     use proptest::prelude::*;
     use serde_json::json;
     use std::path::PathBuf;
@@ -390,13 +392,13 @@ mod tests {
         ObjectRef::local("v1", "ConfigMap", None, &format!("o{name}"))
     }
 
-    fn place(layer: Layer, name: u8) -> Place {
-        Place::new(layer, &PathBuf::from(format!("f{name}.yaml")))
+    fn place(layer: Layer, name: u8) -> FilePlace {
+        FilePlace::new(layer, &PathBuf::from(format!("f{name}.yaml")))
     }
 
     /// The act as an edit of a file.
     #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
-    fn edit(act: &Act) -> (Place, Edit) {
+    fn edit(act: &Act) -> (FilePlace, Edit) {
         let print = Print {
             bytes: 0,
             stamp: None,
@@ -405,7 +407,7 @@ mod tests {
             Act::Remove(layer, name) => (place(*layer, *name), Edit::Remove),
             Act::Break(file) => (
                 place(Layer::User, *file),
-                Edit::Refuse(Some(print), Fault::invalid(String::new())),
+                Edit::Refuse(Some(print), FileFault::invalid(String::new())),
             ),
             Act::Objects(file, objects) => {
                 let documents: Vec<String> = objects
@@ -415,25 +417,25 @@ mod tests {
                 let found = manifest::objects(
                     documents.join("\n---\n").as_bytes(),
                     "local",
-                    Limits::default(),
+                    SizeLimits::default(),
                 )
                 .unwrap();
                 (
                     place(Layer::User, *file),
-                    Edit::Put(print, Content::Objects(found)),
+                    Edit::Put(print, FileContent::Objects(found)),
                 )
             }
             Act::Made(name, value, over) => {
                 let over = over
                     .map(|over| super::super::names::digest(text(*name, over).as_bytes()).into());
-                let made = Made {
+                let made = MadeObject {
                     text: text(*name, *value).into(),
                     weight: 0,
                     over,
                 };
                 (
                     place(Layer::Made, *name),
-                    Edit::Put(print, Content::Made(reference(*name).into(), made)),
+                    Edit::Put(print, FileContent::Made(reference(*name).into(), made)),
                 )
             }
             Act::Patch(name, value) => {
@@ -445,14 +447,14 @@ mod tests {
                 );
                 (
                     place(Layer::Patch, *name),
-                    Edit::Put(print, Content::Patch(reference(*name).into(), patch)),
+                    Edit::Put(print, FileContent::Patch(reference(*name).into(), patch)),
                 )
             }
         }
     }
 
     /// The state of every object, from the start or as listeners were told.
-    fn seen(store: &Store) -> BTreeMap<u8, Seen> {
+    fn seen(store: &DirectoryStore) -> BTreeMap<u8, SlotState> {
         (0..4)
             .map(|name| (name, store.seen(&reference(name))))
             .collect()
@@ -460,22 +462,24 @@ mod tests {
 
     #[test]
     fn objects_from_the_same_files_share_the_file_names() {
-        let mut store = Store::new(RandomState::new());
+        let mut store = DirectoryStore::new(RandomState::new());
         let acts = [
             Act::Objects(0, vec![(0, 0), (1, 0)]),
             Act::Objects(1, vec![(0, 0), (1, 0)]),
         ];
         store.change(acts.iter().map(edit));
         match (store.seen(&reference(0)), store.seen(&reference(1))) {
-            (Seen::Duplicate(one), Seen::Duplicate(other)) => assert!(Arc::ptr_eq(&one, &other)),
+            (SlotState::Duplicate(one), SlotState::Duplicate(other)) => {
+                assert!(Arc::ptr_eq(&one, &other));
+            }
             seen => panic!("{seen:?}"),
         }
     }
 
     /// A store with all acts as one change.
-    fn at_once(key: &RandomState, acts: &[Act]) -> Store {
-        let mut fresh = Store::new(key.clone());
-        let mut last: BTreeMap<Place, &Act> = BTreeMap::new();
+    fn at_once(key: &RandomState, acts: &[Act]) -> DirectoryStore {
+        let mut fresh = DirectoryStore::new(key.clone());
+        let mut last: BTreeMap<FilePlace, &Act> = BTreeMap::new();
         for act in acts.iter().filter(|act| !matches!(act, Act::Break(_))) {
             last.insert(edit(act).0, act);
         }
@@ -488,7 +492,7 @@ mod tests {
         /// the files.
         #[test]
         fn what_leaves_stays_until_it_is_let_go(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
-            let mut store = Store::new(RandomState::new());
+            let mut store = DirectoryStore::new(RandomState::new());
             let now = Instant::now();
             for acts in acts.chunks(batch) {
                 let made = |name| store.slot(&reference(name)).is_some_and(|slot| slot.made.is_some());
@@ -496,13 +500,13 @@ mod tests {
                 let before = seen(&store);
                 store.change_at(acts.iter().map(edit), Some(now));
                 for (name, now) in seen(&store) {
-                    let users = !was_made[usize::from(name)] && before[&name] != Seen::Absent;
-                    prop_assert!(!(users && now == Seen::Absent), "o{name} is gone");
+                    let users = !was_made[usize::from(name)] && before[&name] != SlotState::Absent;
+                    prop_assert!(!(users && now == SlotState::Absent), "o{name} is gone");
                 }
             }
             let all = store.leaving(|_| true);
             for news in store.let_go(&all) {
-                prop_assert!(!matches!(&news, News::Object(object) if !all.contains(object)));
+                prop_assert!(!matches!(&news, DirectoryNews::Object(object) if !all.contains(object)));
             }
             prop_assert!(store.leaving(|_| true).is_empty());
             prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &acts)));
@@ -512,23 +516,23 @@ mod tests {
         /// superfluous.
         #[test]
         fn the_state_depends_on_the_files_only(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
-            let mut store = Store::new(RandomState::new());
+            let mut store = DirectoryStore::new(RandomState::new());
             let mut told = seen(&store);
             let mut unreadable = BTreeMap::new();
             for acts in acts.chunks(batch) {
                 for news in store.change(acts.iter().map(edit)) {
                     match news {
-                        News::Object(object) => {
+                        DirectoryNews::Object(object) => {
                             let name = object.name.as_bytes()[1] - b'0';
                             let now = store.seen(&object);
                             prop_assert!(told.insert(name, now.clone()) != Some(now), "told in vain");
                         }
-                        News::Unreadable(one) => drop(unreadable.insert(one.place.clone(), *one)),
-                        News::Readable(place) => prop_assert!(unreadable.remove(&place).is_some(), "told in vain"),
+                        DirectoryNews::Unreadable(one) => drop(unreadable.insert(one.place.clone(), *one)),
+                        DirectoryNews::Readable(place) => prop_assert!(unreadable.remove(&place).is_some(), "told in vain"),
                     }
                 }
                 for (name, now) in seen(&store) {
-                    if matches!(now, Seen::Duplicate(_)) {
+                    if matches!(now, SlotState::Duplicate(_)) {
                         // An event reports this.
                         told.insert(name, now);
                     }

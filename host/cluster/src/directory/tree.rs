@@ -4,9 +4,9 @@ mod root;
 mod stamp;
 
 pub(super) use root::own_folder;
-pub(super) use stamp::Stamp;
+pub(super) use stamp::FileStamp;
 
-use super::folder::Folder;
+use super::folder::OpenFolder;
 use rustix::fs::{FileType, Stat};
 use std::ffi::OsStr;
 use std::fmt;
@@ -34,14 +34,14 @@ pub(super) enum Layer {
 
 /// A file: its layer and its path below that layer's folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct FilePlace {
     /// The role of the file.
     pub(super) layer: Layer,
     /// Relative path.
     pub(super) path: Arc<Path>,
 }
 
-impl Place {
+impl FilePlace {
     /// A file of a layer.
     pub(super) fn new(layer: Layer, path: &Path) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// For messages: escapes invisible characters.
-impl fmt::Display for Place {
+impl fmt::Display for FilePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = match self.layer {
             Layer::User => "",
@@ -87,13 +87,13 @@ pub(super) struct Tree {
 }
 
 /// A step of a walk.
-pub(super) enum Step<'a> {
+pub(super) enum WalkStep<'a> {
     /// A folder is about to be listed.
     Folder(&'a Path),
     /// A file that counts.
-    File(Place, Option<Stamp>),
+    File(FilePlace, Option<FileStamp>),
     /// A folder that cannot be listed.
-    Closed(Place, io::Error),
+    Closed(FilePlace, io::Error),
 }
 
 impl Tree {
@@ -107,7 +107,7 @@ impl Tree {
     }
 
     /// The path of a file.
-    pub(super) fn path(&self, place: &Place) -> PathBuf {
+    pub(super) fn path(&self, place: &FilePlace) -> PathBuf {
         let base = self.base(place.layer).unwrap_or_default();
         if place.path.as_os_str().is_empty() {
             base
@@ -117,7 +117,7 @@ impl Tree {
     }
 
     /// The place of a path; `None` if it is outside the tree, hidden, or in another folder of the agent.
-    pub(super) fn place(&self, path: &Path) -> Option<Place> {
+    pub(super) fn place(&self, path: &Path) -> Option<FilePlace> {
         if let Some(inside) = self
             .own
             .as_ref()
@@ -129,16 +129,16 @@ impl Tree {
                 Some(Component::Normal(name)) if name == PATCHES => Layer::Patch,
                 _ => return None,
             };
-            return Some(Place::new(layer, parts.as_path()));
+            return Some(FilePlace::new(layer, parts.as_path()));
         }
         let inside = path.strip_prefix(&self.root).ok()?;
         let shown = inside.components().all(|part| !hidden(part.as_os_str()));
-        shown.then(|| Place::new(Layer::User, inside))
+        shown.then(|| FilePlace::new(Layer::User, inside))
     }
 
     /// Calls `each` for every folder and file of every layer.
-    pub(super) fn walk_all(&self, each: &mut dyn FnMut(Step<'_>)) {
-        for folder in Place::roots() {
+    pub(super) fn walk_all(&self, each: &mut dyn FnMut(WalkStep<'_>)) {
+        for folder in FilePlace::roots() {
             if self.base(folder.layer).is_some() {
                 self.walk(&folder, each);
             }
@@ -147,24 +147,28 @@ impl Tree {
 
     /// Calls `each` for a folder and everything below it; skips what disappears meanwhile. Does not follow links to
     /// folders.
-    pub(super) fn walk(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) {
+    pub(super) fn walk(&self, folder: &FilePlace, each: &mut dyn FnMut(WalkStep<'_>)) {
         let is_root = folder.layer == Layer::User && folder.path.as_os_str().is_empty();
         match self.list(folder, each) {
             Err(error) if gone(&error) && !is_root => {}
-            Err(error) => each(Step::Closed(folder.clone(), error)),
+            Err(error) => each(WalkStep::Closed(folder.clone(), error)),
             Ok(folders) => folders.iter().for_each(|folder| self.walk(folder, each)),
         }
     }
 
     /// Calls `each` for a folder and the files in it; returns the folders in it.
-    fn list(&self, folder: &Place, each: &mut dyn FnMut(Step<'_>)) -> io::Result<Vec<Place>> {
+    fn list(
+        &self,
+        folder: &FilePlace,
+        each: &mut dyn FnMut(WalkStep<'_>),
+    ) -> io::Result<Vec<FilePlace>> {
         let path = self.path(folder);
         if folder.layer != Layer::User {
             return self.list_own(folder, &path, each);
         }
         // Open first, so that only a real folder is watched.
         let open = self.users_folder(&folder.path)?;
-        each(Step::Folder(&path));
+        each(WalkStep::Folder(&path));
         let mut folders = Vec::new();
         for (name, kind) in open.entries()? {
             let Some(place) = self.place(&path.join(name)) else {
@@ -174,13 +178,13 @@ impl Tree {
                 folders.push(place);
                 continue;
             }
-            let look = |folder: &Folder, name: &OsStr| Ok(folder.look(name)?);
+            let look = |folder: &OpenFolder, name: &OsStr| Ok(folder.stat_at(name)?);
             match self.users_file(&open, &place, look) {
                 Ok(Some(stat)) if is_file(&stat) => {
-                    each(Step::File(place, Stamp::of_stat(&stat)));
+                    each(WalkStep::File(place, FileStamp::of_stat(&stat)));
                 }
                 // Reading it fails again, and tells why.
-                Err(error) if !gone(&error) => each(Step::File(place, None)),
+                Err(error) if !gone(&error) => each(WalkStep::File(place, None)),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -190,21 +194,21 @@ impl Tree {
     /// The same in the agent's own folder, where links are ignored.
     fn list_own(
         &self,
-        folder: &Place,
+        folder: &FilePlace,
         path: &Path,
-        each: &mut dyn FnMut(Step<'_>),
-    ) -> io::Result<Vec<Place>> {
+        each: &mut dyn FnMut(WalkStep<'_>),
+    ) -> io::Result<Vec<FilePlace>> {
         // Open first, so that only a real folder is watched.
         let open = self.own_folder(folder.layer, &folder.path)?;
-        each(Step::Folder(path));
+        each(WalkStep::Folder(path));
         let mut folders = Vec::new();
         for (name, kind) in open.entries()? {
-            let place = Place::new(folder.layer, &folder.path.join(&name));
+            let place = FilePlace::new(folder.layer, &folder.path.join(&name));
             match kind {
                 FileType::Directory => folders.push(place),
                 FileType::RegularFile if is_manifest(&place.path) => {
-                    if let Ok(stat) = open.look(&name) {
-                        each(Step::File(place, Stamp::of_stat(&stat)));
+                    if let Ok(stat) = open.stat_at(&name) {
+                        each(WalkStep::File(place, FileStamp::of_stat(&stat)));
                     }
                 }
                 _ => {}
@@ -214,31 +218,31 @@ impl Tree {
     }
 
     /// Opens a folder at or below that of an own layer.
-    fn own_folder(&self, layer: Layer, path: &Path) -> io::Result<Folder> {
+    fn own_folder(&self, layer: Layer, path: &Path) -> io::Result<OpenFolder> {
         let own = self.own.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let name = if layer == Layer::Patch {
             PATCHES
         } else {
             OBJECTS
         };
-        Folder::open(own)?.descend(&Path::new(name).join(path))
+        OpenFolder::open(own)?.descend(&Path::new(name).join(path))
     }
 
     /// Opens a user's folder to list it.
-    fn users_folder(&self, path: &Path) -> io::Result<Folder> {
+    fn users_folder(&self, path: &Path) -> io::Result<OpenFolder> {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => {
                 let parent = self.reach(parent)?;
                 parent.sub(name).map_err(no_folder)
             }
-            _ => Folder::open(&self.root).map_err(no_folder),
+            _ => OpenFolder::open(&self.root).map_err(no_folder),
         }
     }
 
     /// Opens a user's folder to reach a file in it. A link in place of a folder is not followed: the folder is gone, or
     /// it would be read twice, or it leads out of the root.
-    fn reach(&self, path: &Path) -> io::Result<Folder> {
-        Folder::reach(&self.root, path).map_err(no_folder)
+    fn reach(&self, path: &Path) -> io::Result<OpenFolder> {
+        OpenFolder::reach(&self.root, path).map_err(no_folder)
     }
 
     /// Calls `act` with the folder and the name of a user's file that counts: it has the name of a manifest, and is a
@@ -248,15 +252,15 @@ impl Tree {
     /// When a link leads out of the folder: whoever wrote the folder may not read what the agent may.
     fn users_file<T>(
         &self,
-        folder: &Folder,
-        place: &Place,
-        act: impl FnOnce(&Folder, &OsStr) -> io::Result<T>,
+        folder: &OpenFolder,
+        place: &FilePlace,
+        act: impl FnOnce(&OpenFolder, &OsStr) -> io::Result<T>,
     ) -> io::Result<Option<T>> {
         let name = place.path.file_name();
         let Some(name) = name.filter(|_| is_manifest(&place.path)) else {
             return Ok(None);
         };
-        match FileType::from_raw_mode(folder.look(name)?.st_mode) {
+        match FileType::from_raw_mode(folder.stat_at(name)?.st_mode) {
             FileType::RegularFile => act(folder, name).map(Some),
             FileType::Symlink => {
                 let target = self.target(place)?;
@@ -271,7 +275,7 @@ impl Tree {
     }
 
     /// The path below the root to which a user's link leads; `None` if the agent's own folder holds it.
-    fn target(&self, link: &Place) -> io::Result<Option<PathBuf>> {
+    fn target(&self, link: &FilePlace) -> io::Result<Option<PathBuf>> {
         let path = self.path(link).canonicalize()?;
         if self.own.as_ref().is_some_and(|own| path.starts_with(own)) {
             return Ok(None);
@@ -284,7 +288,7 @@ impl Tree {
 
     /// Opens a file that counts, and returns its metadata; `None` for any other file. Does not block on a pipe that
     /// takes its place meanwhile.
-    pub(super) fn open(&self, place: &Place) -> io::Result<Option<(File, Metadata)>> {
+    pub(super) fn open(&self, place: &FilePlace) -> io::Result<Option<(File, Metadata)>> {
         let (Some(folder), Some(name)) = (place.path.parent(), place.path.file_name()) else {
             return Ok(None);
         };
@@ -292,7 +296,7 @@ impl Tree {
             return Ok(None);
         }
         let file = if place.layer == Layer::User {
-            let open = |folder: &Folder, name: &OsStr| match folder.file(name) {
+            let open = |folder: &OpenFolder, name: &OsStr| match folder.file(name) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
                 file => file.map(Some),
             };
@@ -371,7 +375,7 @@ mod tests {
             ("/r/.transom/tmp/1", None),
             ("/elsewhere/a.yaml", None),
         ] {
-            let expected = expected.map(|(layer, path)| Place::new(layer, Path::new(path)));
+            let expected = expected.map(|(layer, path)| FilePlace::new(layer, Path::new(path)));
             assert_eq!(tree().place(Path::new(path)), expected, "{path}");
             if let Some(place) = expected {
                 assert_eq!(tree().path(&place), Path::new(path));

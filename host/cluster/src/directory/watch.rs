@@ -4,14 +4,14 @@
 mod gone;
 mod root;
 
-use super::Shared;
+use super::SharedDirectory;
 use super::apply;
-use super::change::{Edit, News};
+use super::change::{DirectoryNews, Edit};
 use super::load::{self, Scan, Scanned};
-use super::settle::{Settling, Touch};
+use super::settle::{SettlingPaths, Touch};
 use super::signals::{Heard, Signals};
 use super::status;
-use super::tree::{Layer, Place, is_manifest};
+use super::tree::{FilePlace, Layer, is_manifest};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Watches every folder, finds what changed since the tree was read, and follows it from then on.
-    pub(super) fn start(shared: &Arc<Shared>, settle: Duration) -> io::Result<Self> {
+    pub(super) fn start(shared: &Arc<SharedDirectory>, settle: Duration) -> io::Result<Self> {
         let signals = Arc::new(Signals::default());
         let watcher = watcher(&signals).map_err(io::Error::other)?;
         let mut follower = Follower::new(Arc::clone(shared), watcher, settle, Arc::clone(&signals));
@@ -90,14 +90,14 @@ fn hear(signals: &Signals, event: notify::Result<Event>) {
 
 /// The state of the thread.
 struct Follower {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
     watcher: RecommendedWatcher,
     /// The links through which the given path leads.
     links: Vec<PathBuf>,
-    settling: Settling,
+    settling: SettlingPaths,
     settle: Duration,
-    /// When everything is scanned again: in the next round, or sooner because an event was missed or a folder could not be
-    /// listed.
+    /// When everything is scanned again: in the next round, or sooner because an event was missed or a folder could not
+    /// be listed.
     rescan: Instant,
     /// When a manifest of the user changed.
     changed: Instant,
@@ -112,12 +112,12 @@ struct Follower {
 impl Follower {
     /// Watches nothing yet.
     fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SharedDirectory>,
         watcher: RecommendedWatcher,
         settle: Duration,
         signals: Arc<Signals>,
     ) -> Self {
-        let settling = Settling::new(settle);
+        let settling = SettlingPaths::new(settle);
         Self {
             shared,
             watcher,
@@ -142,7 +142,7 @@ impl Follower {
             let now = Instant::now();
             self.note(heard, now);
             if due <= now {
-                self.look(now);
+                self.read_due(now);
             }
         }
     }
@@ -200,7 +200,7 @@ impl Follower {
     }
 
     /// One pass: reads everything that is due, as one change.
-    fn look(&mut self, now: Instant) {
+    fn read_due(&mut self, now: Instant) {
         let mut found = Scanned::default();
         let exchanged = self.follow_root();
         if exchanged {
@@ -219,7 +219,7 @@ impl Follower {
         }
         let due = self.settling.take_due(now);
         for path in &due {
-            found.add(self.look_at(path));
+            found.add(self.scan_path(path));
         }
         let edits = load::read_files(&self.shared, found.files);
         self.catch_up();
@@ -241,7 +241,10 @@ impl Follower {
             news.extend(self.let_go(&gone, now));
             apply::forget_orphans(&self.shared);
         }
-        if news.iter().any(|news| !matches!(news, News::Object(_))) {
+        if news
+            .iter()
+            .any(|news| !matches!(news, DirectoryNews::Object(_)))
+        {
             // A failed write is repeated with the next change of what cannot be read; nothing depends on the file.
             drop(status::publish_unreadable(&self.shared));
         }
@@ -251,7 +254,7 @@ impl Follower {
     }
 
     /// Records a change of a manifest of which no event may have told.
-    fn note_change(&mut self, edits: &[(Place, Edit)], now: Instant) {
+    fn note_change(&mut self, edits: &[(FilePlace, Edit)], now: Instant) {
         let mut manifests = edits.iter().filter(|(place, _)| is_manifest(&place.path));
         if manifests.any(|(_, edit)| edit.is_change()) {
             self.changed = now;
@@ -259,7 +262,7 @@ impl Follower {
     }
 
     /// Without those that were touched while they were read: they may be incomplete, and are due again.
-    fn complete(&self, mut edits: Vec<(Place, Edit)>) -> Vec<(Place, Edit)> {
+    fn complete(&self, mut edits: Vec<(FilePlace, Edit)>) -> Vec<(FilePlace, Edit)> {
         let tree = self.shared.tree();
         edits.retain(|(place, _)| !self.settling.contains(&tree.path(place)));
         edits
@@ -267,14 +270,14 @@ impl Follower {
 
     /// The files to read after a change of one path: scans a folder, reads a file, and forgets the known files below a
     /// folder that is gone.
-    fn look_at(&mut self, path: &Path) -> Scanned {
+    fn scan_path(&mut self, path: &Path) -> Scanned {
         if self.shared.tree().own.as_deref() == Some(path) {
-            let mut found = self.scan(Some(&Place::new(Layer::Made, Path::new(""))));
-            found.add(self.scan(Some(&Place::new(Layer::Patch, Path::new("")))));
+            let mut found = self.scan(Some(&FilePlace::new(Layer::Made, Path::new(""))));
+            found.add(self.scan(Some(&FilePlace::new(Layer::Patch, Path::new("")))));
             return found;
         }
         let Some(place) = self.shared.tree().place(path) else {
-            return self.look_at_links(path);
+            return self.scan_links(path);
         };
         let is_root = place.path.as_os_str().is_empty();
         if is_root || std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
@@ -291,7 +294,7 @@ impl Follower {
 
     /// The files of a mounted ConfigMap are links into a folder whose name starts with two dots. When that folder is
     /// exchanged, only its own name has an event.
-    fn look_at_links(&mut self, path: &Path) -> Scanned {
+    fn scan_links(&mut self, path: &Path) -> Scanned {
         let swapped = path
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b".."));
@@ -305,7 +308,7 @@ impl Follower {
     }
 
     /// Watches and scans a folder, or all of them. Leaves out files that are still settling.
-    fn scan(&mut self, folder: Option<&Place>) -> Scanned {
+    fn scan(&mut self, folder: Option<&FilePlace>) -> Scanned {
         if folder.is_none() {
             self.watch_root();
         }
@@ -347,7 +350,7 @@ fn watch_folder(watcher: &mut RecommendedWatcher, folder: &Path) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Limits;
+    use super::super::SizeLimits;
     use super::super::tree::Tree;
     use super::*;
 
@@ -360,10 +363,10 @@ mod tests {
             root: root.to_owned(),
             own: None,
         };
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(SharedDirectory::new(
             "local".to_owned(),
             tree,
-            Limits::default(),
+            SizeLimits::default(),
             None,
         ));
         let watcher = notify::recommended_watcher(|_: notify::Result<Event>| ()).unwrap();
@@ -371,7 +374,7 @@ mod tests {
     }
 
     /// The events of a full scan.
-    pub(super) fn news(follower: &mut Follower) -> Vec<News> {
+    pub(super) fn news(follower: &mut Follower) -> Vec<DirectoryNews> {
         let found = follower.scan(None);
         load::refresh(&follower.shared, found.files)
     }
@@ -396,12 +399,12 @@ mod tests {
         let told = news(&mut follower);
         assert_eq!(
             told.iter()
-                .filter(|news| matches!(news, News::Object(_)))
+                .filter(|news| matches!(news, DirectoryNews::Object(_)))
                 .count(),
             2
         );
         assert!(told.iter().any(
-            |news| matches!(news, News::Unreadable(unreadable) if unreadable.place == "sub/c.yaml")
+            |news| matches!(news, DirectoryNews::Unreadable(unreadable) if unreadable.place == "sub/c.yaml")
         ));
         assert_eq!(told.len(), 3);
     }
@@ -416,11 +419,11 @@ mod tests {
             store.references().count()
         };
         let start = Instant::now();
-        follower.look(start + ROUND);
+        follower.read_due(start + ROUND);
         std::fs::write(root.join("a.yaml"), MAP).unwrap();
-        follower.look(start + ROUND * 2 - Duration::from_millis(1));
+        follower.read_due(start + ROUND * 2 - Duration::from_millis(1));
         assert_eq!(there(&follower), 0);
-        follower.look(start + ROUND * 2);
+        follower.read_due(start + ROUND * 2);
         assert_eq!(there(&follower), 1);
     }
 
@@ -434,7 +437,7 @@ mod tests {
             .settling
             .note(root.join("a.yaml"), Touch::Writing, Instant::now());
         assert_eq!(news(&mut follower), []);
-        follower.settling = Settling::new(Duration::ZERO);
+        follower.settling = SettlingPaths::new(Duration::ZERO);
         assert_eq!(news(&mut follower).len(), 1);
     }
 }

@@ -39,12 +39,12 @@ pub enum Access {
 /// Asks an API server who may get a path that the agent serves.
 pub struct Reviews {
     client: Client,
-    answers: Mutex<BTreeMap<Question, (Instant, Access)>>,
+    answers: Mutex<BTreeMap<AccessDigest, (Instant, Access)>>,
     room: Semaphore,
 }
 
 /// Digest of a token and a path.
-type Question = [u8; 32];
+type AccessDigest = [u8; 32];
 
 impl Reviews {
     /// Asks one API server; the client needs the rights of `system:auth-delegator`.
@@ -79,7 +79,7 @@ impl Reviews {
         access
     }
 
-    fn remembered(&self, question: &Question) -> Option<Access> {
+    fn remembered(&self, question: &AccessDigest) -> Option<Access> {
         let answer = self.answers.locked().get(question).copied();
         answer
             .filter(|(since, _)| since.elapsed() < BELIEVED)
@@ -119,7 +119,7 @@ impl Reviews {
     }
 }
 
-fn question(token: &str, path: &str) -> Question {
+fn question(token: &str, path: &str) -> AccessDigest {
     Sha256::new()
         .chain_update(path)
         .chain_update([0])
@@ -130,8 +130,8 @@ fn question(token: &str, path: &str) -> Question {
 
 /// Caches an answer; removes expired answers, and then the oldest ones.
 fn remember(
-    answers: &mut BTreeMap<Question, (Instant, Access)>,
-    question: Question,
+    answers: &mut BTreeMap<AccessDigest, (Instant, Access)>,
+    question: AccessDigest,
     access: Access,
     now: Instant,
 ) {

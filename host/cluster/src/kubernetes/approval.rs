@@ -1,8 +1,8 @@
-//! Questions to the API server about who may do what: who the user of a client is, whether a user may approve a plan, and
-//! what guests ask.
+//! Questions to the API server about who may do what: who the user of a client is, whether a user may approve a plan,
+//! and what guests ask.
 
-use super::cause::Cause;
-use crate::{ReadFailure, Verdict, review};
+use super::cause::RequestFailure;
+use crate::{AccessVerdict, ReadFailure, review};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -102,7 +102,7 @@ impl Approvals {
         self,
         question: &Review,
         requester: Option<&Requester>,
-    ) -> Result<Verdict, ReadFailure> {
+    ) -> Result<AccessVerdict, ReadFailure> {
         let (kind, spec) = (review::kind(requester), review::spec(question, requester));
         let resource =
             ApiResource::from_gvk(&GroupVersionKind::gvk("authorization.k8s.io", "v1", kind));
@@ -135,10 +135,10 @@ impl Approvals {
 }
 
 /// The answer, or why there is none, without the text of a proxy.
-fn answered<T>(asked: Result<kube::Result<T>, Elapsed>) -> Result<T, Cause> {
+fn answered<T>(asked: Result<kube::Result<T>, Elapsed>) -> Result<T, RequestFailure> {
     asked
-        .map_err(|_| Cause::late(PATIENCE))?
-        .map_err(|error| Cause::of(&error))
+        .map_err(|_| RequestFailure::late(PATIENCE))?
+        .map_err(|error| RequestFailure::of(&error))
 }
 
 #[cfg(test)]

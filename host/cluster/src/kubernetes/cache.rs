@@ -6,7 +6,7 @@ mod change;
 mod model;
 
 use super::decode;
-use super::store::{Content, Fault, Kept, Moment, key, newer, parts};
+use super::store::{KeptContent, Moment, ObjectFault, StoredObject, key, newer, parts};
 use super::watched::Watched;
 use crate::ReadFailure;
 use transom_api::KnownReason;
@@ -18,9 +18,9 @@ use transom_core::watches::Scope;
 
 /// What the cache knows of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Known {
+pub(super) enum KnownObject {
     /// The object exists, at this version.
-    There(Box<str>, Content),
+    There(Box<str>, KeptContent),
     /// The object does not exist.
     Absent,
     /// The object must be requested.
@@ -41,7 +41,7 @@ pub(super) struct Cache {
 
 /// The moment at which a request was sent. Its answer is compared with what the cache learnt since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked(Moment);
+pub(super) struct SentAt(Moment);
 
 impl Cache {
     /// An empty cache.
@@ -74,13 +74,13 @@ impl Cache {
     }
 
     /// What is known of an object for certain: from watches that were listed completely.
-    pub(super) fn find(&self, reference: &ObjectRef) -> Known {
+    pub(super) fn find(&self, reference: &ObjectRef) -> KnownObject {
         match self.latest(reference, |watched| watched.synced) {
             // It is there; what it says is not kept.
-            Some(kept) if kept.content == Content::Name => Known::Unknown,
-            Some(kept) => Known::There(kept.version.clone(), kept.content.clone()),
-            None if self.knows_all(reference) => Known::Absent,
-            None => Known::Unknown,
+            Some(kept) if kept.content == KeptContent::Name => KnownObject::Unknown,
+            Some(kept) => KnownObject::There(kept.version.clone(), kept.content.clone()),
+            None if self.knows_all(reference) => KnownObject::Absent,
+            None => KnownObject::Unknown,
         }
     }
 
@@ -98,14 +98,18 @@ impl Cache {
     }
 
     /// The last known state of an object, also from watches that are still being listed.
-    pub(super) fn heard(&self, reference: &ObjectRef) -> Known {
+    pub(super) fn heard(&self, reference: &ObjectRef) -> KnownObject {
         let heard = self.latest(reference, |watched| !watched.keep.names_only);
-        heard.map_or(Known::Unknown, |kept| {
-            Known::There(kept.version.clone(), kept.content.clone())
+        heard.map_or(KnownObject::Unknown, |kept| {
+            KnownObject::There(kept.version.clone(), kept.content.clone())
         })
     }
 
-    fn latest(&self, reference: &ObjectRef, of: impl Fn(&Watched) -> bool) -> Option<&Kept> {
+    fn latest(
+        &self,
+        reference: &ObjectRef,
+        of: impl Fn(&Watched) -> bool,
+    ) -> Option<&StoredObject> {
         let key = key(reference.namespace.as_deref(), &reference.name);
         let kept = self
             .about(reference)
@@ -140,7 +144,7 @@ impl Cache {
         labels: &Selector,
     ) -> Vec<ObjectRef> {
         let of_kind = |scope: &Scope| scope.kind == kind && scope.api_version == api_version;
-        let selected = |kept: &Kept| labels.is_empty() || selects(labels, kept);
+        let selected = |kept: &StoredObject| labels.is_empty() || selects(labels, kept);
         self.objects(namespace, of_kind, selected)
     }
 
@@ -174,7 +178,7 @@ impl Cache {
         &self,
         namespace: Option<&str>,
         watched: impl Fn(&Scope) -> bool,
-        pass: impl Fn(&Kept) -> bool,
+        pass: impl Fn(&StoredObject) -> bool,
     ) -> Vec<ObjectRef> {
         let mut found = Vec::new();
         let kept = |one: &&Watched| !one.keep.names_only && watched(&one.scope);
@@ -189,7 +193,7 @@ impl Cache {
 
     /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
-        let faulty = |kept: &Kept| matches!(kept.content, Content::Fault(_));
+        let faulty = |kept: &StoredObject| matches!(kept.content, KeptContent::Fault(_));
         let scopes = self.watches.iter().map(|watched| &watched.scope);
         let watches = scopes.filter_map(|scope| self.unreadable_watch(scope));
         let objects = self.objects(None, |_| true, faulty);
@@ -203,7 +207,7 @@ impl Cache {
             .watches
             .iter()
             .find(|watched| *watched.scope == *scope)?;
-        let Fault { reason, message } = watched.failure.clone()?;
+        let ObjectFault { reason, message } = watched.failure.clone()?;
         Some(Unreadable {
             place: self.place(scope),
             reason,
@@ -214,7 +218,7 @@ impl Cache {
 
     /// The fault of an object that cannot be used now.
     pub(super) fn unreadable_object(&self, reference: &ObjectRef) -> Option<Unreadable> {
-        let Known::There(_, Content::Fault(fault)) = self.find(reference) else {
+        let KnownObject::There(_, KeptContent::Fault(fault)) = self.find(reference) else {
             return None;
         };
         let message = format!("failed to read {reference}: {}", fault.message);
@@ -250,8 +254,8 @@ impl Cache {
 }
 
 /// Whether the labels of an object are selected; true for one that cannot be used, because they are not known.
-fn selects(labels: &Selector, kept: &Kept) -> bool {
-    let Content::Body(bytes) = &kept.content else {
+fn selects(labels: &Selector, kept: &StoredObject) -> bool {
+    let KeptContent::Body(bytes) = &kept.content else {
         return true;
     };
     let there = decode::labels(bytes, |key| labels.has(key));
@@ -259,7 +263,7 @@ fn selects(labels: &Selector, kept: &Kept) -> bool {
 }
 
 /// The newer of two states of an object.
-fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
+fn later<'a>(one: &'a StoredObject, other: &'a StoredObject) -> &'a StoredObject {
     if newer(&other.version, &one.version) {
         other
     } else {
@@ -270,7 +274,7 @@ fn later<'a>(one: &'a Kept, other: &'a Kept) -> &'a Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kubernetes::shared::{News, Topic};
+    use crate::kubernetes::shared::{ServerNews, Topic};
     use crate::kubernetes::store::{Item, Store};
     use serde_json::json;
     use std::sync::Arc;
@@ -340,19 +344,19 @@ mod tests {
     }
 
     fn faulty_item(name: &str, version: u32) -> Item {
-        let fault = Fault {
+        let fault = ObjectFault {
             reason: KnownReason::ObjectTooLarge,
             message: "m".to_owned(),
         };
         Item {
-            content: Content::Fault(fault.into()),
+            content: KeptContent::Fault(fault.into()),
             ..item(name, version, "")
         }
     }
 
     /// Events as text: `=` changed, `-` gone, `!` usable or not.
-    fn told(news: &[News]) -> String {
-        let one = |News { topic, gone }: &News| match topic {
+    fn told(news: &[ServerNews]) -> String {
+        let one = |ServerNews { topic, gone }: &ServerNews| match topic {
             Topic::Object(reference) => {
                 format!("{}{}", if *gone { '-' } else { '=' }, reference.name)
             }
@@ -369,7 +373,7 @@ mod tests {
         assert_eq!(event(&mut cache, OPAQUE, item("made", 5, "x")), "=made");
         assert_eq!(event(&mut cache, EXACT, item("made", 5, "x")), "");
         assert_eq!(event(&mut cache, EXACT, item("made", 6, "y")), "=made");
-        let Known::There(version, _) = cache.find(&secret("made")) else {
+        let KnownObject::There(version, _) = cache.find(&secret("made")) else {
             panic!()
         };
         assert_eq!(
@@ -419,7 +423,7 @@ mod tests {
     fn readiness_of_a_watch_ignores_the_state_before_the_server_answered() {
         let mut watched = Watched::new(OPAQUE, scope(None, None), Keep::default());
         assert!(!watched.is_settled(false) && !watched.is_settled(true));
-        let failure = Some(Fault {
+        let failure = Some(ObjectFault {
             reason: KnownReason::ServerUnavailable,
             message: String::new(),
         });
@@ -434,24 +438,27 @@ mod tests {
     #[test]
     fn absence_is_known_only_where_everything_is_watched() {
         let mut cache = cache();
-        assert_eq!(cache.find(&secret("made")), Known::Absent);
-        assert_eq!(cache.find(&secret("other")), Known::Unknown);
+        assert_eq!(cache.find(&secret("made")), KnownObject::Absent);
+        assert_eq!(cache.find(&secret("other")), KnownObject::Unknown);
         assert_eq!(
             cache.find(&ObjectRef::local("v1", "Secret", Some("x"), "made")),
-            Known::Unknown
+            KnownObject::Unknown
         );
         event(&mut cache, EXACT, item("made", 5, "x"));
         let exact = cache.watch(EXACT).unwrap();
         exact.synced = false;
-        assert_eq!(cache.find(&secret("made")), Known::Unknown);
-        assert!(matches!(cache.heard(&secret("made")), Known::There(..)));
+        assert_eq!(cache.find(&secret("made")), KnownObject::Unknown);
+        assert!(matches!(
+            cache.heard(&secret("made")),
+            KnownObject::There(..)
+        ));
         let exact = cache.watch(EXACT).unwrap();
         exact.store = Store::default();
-        exact.failure = Some(Fault {
+        exact.failure = Some(ObjectFault {
             reason: KnownReason::KindMissing,
             message: String::new(),
         });
-        assert_eq!(cache.find(&secret("made")), Known::Absent);
+        assert_eq!(cache.find(&secret("made")), KnownObject::Absent);
     }
 
     #[test]
@@ -468,7 +475,7 @@ mod tests {
             "-made"
         );
         assert_eq!(event(&mut cache, EXACT, item("made", 9, "late")), "");
-        assert_eq!(cache.find(&secret("made")), Known::Absent);
+        assert_eq!(cache.find(&secret("made")), KnownObject::Absent);
     }
 
     #[test]
@@ -484,7 +491,7 @@ mod tests {
                 cache.find(&secret("made")),
                 cache.is_unconfirmed(&secret("made"))
             ),
-            (Known::Absent, false)
+            (KnownObject::Absent, false)
         );
     }
 
@@ -501,7 +508,10 @@ mod tests {
         assert!(cache.is_unconfirmed(&secret("made")));
         // The answer to a later request corrects it.
         answered(&mut cache, &object("made", 8, "ours"));
-        assert!(matches!(cache.find(&secret("made")), Known::There(..)));
+        assert!(matches!(
+            cache.find(&secret("made")),
+            KnownObject::There(..)
+        ));
         cache.told_gone(OPAQUE, "9", Some("n/made"));
         cache.told_gone(EXACT, "9", Some("n/made"));
         assert_eq!(
@@ -509,7 +519,7 @@ mod tests {
                 cache.find(&secret("made")),
                 cache.is_unconfirmed(&secret("made"))
             ),
-            (Known::Absent, false)
+            (KnownObject::Absent, false)
         );
     }
 
@@ -545,7 +555,10 @@ mod tests {
         ] {
             news.extend(cache.put(OPAQUE, item));
         }
-        assert!(matches!(cache.find(&secret("gone")), Known::There(..)));
+        assert!(matches!(
+            cache.find(&secret("gone")),
+            KnownObject::There(..)
+        ));
         news.extend(cache.listed(OPAQUE, "10"));
         assert_eq!(told(&news), "=changed !bad =beat -gone");
         assert_eq!(event(&mut cache, OPAQUE, item("beat", 11, "z")), "");

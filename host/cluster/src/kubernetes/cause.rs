@@ -3,7 +3,7 @@
 
 use super::connect::plugin::PluginError;
 use super::decode::Malformed;
-use super::store::Fault;
+use super::store::ObjectFault;
 use kube::core::Status;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,7 +18,7 @@ const MESSAGE_CHARS: usize = 300;
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextAttempt {
     /// Wait, then ask the same again.
     Again,
     /// The stream broke: resume at its last version, at once.
@@ -31,27 +31,27 @@ pub(super) enum Next {
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+pub(super) struct RequestFailure {
     /// The reason; `KindMissing` for everything that is not found. With `Next::Again` that is certain.
     pub(super) reason: KnownReason,
     /// One sentence without a full stop.
     pub(super) message: String,
     /// What to do about it.
-    pub(super) next: Next,
+    pub(super) next: NextAttempt,
     /// The wait that the API server asks for.
     pub(super) wait: Option<Duration>,
     /// Whether the version that was asked for has expired.
     pub(super) expired: bool,
 }
 
-impl From<Malformed> for Cause {
+impl From<Malformed> for RequestFailure {
     fn from(Malformed: Malformed) -> Self {
         Self::malformed()
     }
 }
 
-impl From<Cause> for Fault {
-    fn from(cause: Cause) -> Self {
+impl From<RequestFailure> for ObjectFault {
+    fn from(cause: RequestFailure) -> Self {
         Self {
             reason: cause.reason,
             message: cause.message,
@@ -59,13 +59,13 @@ impl From<Cause> for Fault {
     }
 }
 
-impl Cause {
+impl RequestFailure {
     /// A cause that is not a Status of the API server.
     pub(super) fn new(reason: KnownReason, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
-            next: Next::Again,
+            next: NextAttempt::Again,
             wait: None,
             expired: false,
         }
@@ -98,7 +98,7 @@ impl Cause {
     /// The answer does not come from an API server.
     pub(super) fn malformed() -> Self {
         Self {
-            next: Next::Relist,
+            next: NextAttempt::Relist,
             ..Self::new(
                 KnownReason::ReadFailed,
                 "the answer is not a valid API server response",
@@ -110,7 +110,7 @@ impl Cause {
     pub(super) fn restored() -> Self {
         let message = "the resource versions of the API server went backwards, as after a restore from a backup";
         Self {
-            next: Next::Relist,
+            next: NextAttempt::Relist,
             ..Self::new(KnownReason::ServerUnavailable, message)
         }
     }
@@ -119,7 +119,7 @@ impl Cause {
     pub(super) fn silent(after: Duration) -> Self {
         let message = format!("the watch received nothing for {} s", after.as_secs());
         Self {
-            next: Next::Silent,
+            next: NextAttempt::Silent,
             ..Self::new(KnownReason::ServerUnavailable, message)
         }
     }
@@ -135,7 +135,7 @@ impl Cause {
     /// A stream ended early.
     pub(super) fn cut(self) -> Self {
         Self {
-            next: Next::Resume,
+            next: NextAttempt::Resume,
             ..self
         }
     }
@@ -143,7 +143,7 @@ impl Cause {
     /// An error inside a stream, after which its events may have gaps.
     pub(super) fn in_stream(self) -> Self {
         Self {
-            next: Next::Relist,
+            next: NextAttempt::Relist,
             ..self
         }
     }
@@ -156,9 +156,9 @@ impl Cause {
             .is_some_and(|details| !details.name.is_empty());
         let next = match status.code {
             // The path is unknown, or something other than the API server answered: the kind is resolved again.
-            404 if !about_one => Next::Relist,
-            410 => Next::Relist,
-            _ => Next::Again,
+            404 if !about_one => NextAttempt::Relist,
+            410 => NextAttempt::Relist,
+            _ => NextAttempt::Again,
         };
         let wait = status.details.as_ref();
         let wait = wait.map(|details| u64::from(details.retry_after_seconds));
@@ -281,13 +281,13 @@ impl Backoff {
 
     /// Whether a failure is reported. A broken stream is retried first. So is a request for which the server names a
     /// wait: it may be setting up a kind that was just installed.
-    pub(super) fn tells(&self, cause: &Cause) -> bool {
-        let first = cause.wait.is_some() || cause.next != Next::Again;
+    pub(super) fn tells(&self, cause: &RequestFailure) -> bool {
+        let first = cause.wait.is_some() || cause.next != NextAttempt::Again;
         !first || self.in_a_row() > UNTOLD
     }
 
     /// How long to wait after one more failure: shorter for an unavailable server, longer for missing rights and kinds.
-    pub(super) fn wait(&mut self, cause: &Cause) -> Duration {
+    pub(super) fn wait(&mut self, cause: &RequestFailure) -> Duration {
         let is_first = self.failures.is_empty();
         let failures = self.failures.entry(cause.reason).or_default();
         let (first, longest) = match cause.reason {
@@ -296,7 +296,7 @@ impl Backoff {
         };
         let seed = self.random.hash_one(*failures);
         let wait = match cause.next {
-            Next::Resume | Next::Silent | Next::Relist if is_first => 0,
+            NextAttempt::Resume | NextAttempt::Silent | NextAttempt::Relist if is_first => 0,
             _ => doubled_ms(first, longest, *failures, seed),
         };
         *failures = failures.saturating_add(1);
@@ -319,7 +319,7 @@ mod tests {
     fn never_shows_text_from_other_programs() {
         let status = Status::failure("Authorization: Bearer abc", "Failed to parse error data")
             .with_code(502);
-        let cause = Cause::of_status(&status);
+        let cause = RequestFailure::of_status(&status);
         assert_eq!(cause.reason, KnownReason::ServerUnavailable);
         assert_eq!(
             cause.message,
@@ -329,8 +329,9 @@ mod tests {
 
     #[test]
     fn maps_answers_to_reasons() {
-        let word =
-            |code: u16| Cause::of_status(&Status::failure("said\nthus", "").with_code(code)).reason;
+        let word = |code: u16| {
+            RequestFailure::of_status(&Status::failure("said\nthus", "").with_code(code)).reason
+        };
         assert_eq!(
             [403, 404, 429, 503].map(word),
             [
@@ -342,11 +343,14 @@ mod tests {
         );
         assert_eq!([400, 401, 422].map(word), [KnownReason::ReadFailed; 3]);
         let status = Status::failure("said\nthus", "Forbidden").with_code(403);
-        assert_eq!(Cause::of_status(&status).message, "said thus");
-        assert_eq!(Cause::of_status(&status.with_code(410)).next, Next::Relist);
+        assert_eq!(RequestFailure::of_status(&status).message, "said thus");
+        assert_eq!(
+            RequestFailure::of_status(&status.with_code(410)).next,
+            NextAttempt::Relist
+        );
     }
 
-    fn waits(cause: &Cause, count: usize) -> Vec<u128> {
+    fn waits(cause: &RequestFailure, count: usize) -> Vec<u128> {
         let mut backoff = Backoff::default();
         (0..count)
             .map(|_| backoff.wait(cause).as_millis())
@@ -355,7 +359,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_maximum() {
-        let missing = waits(&Cause::missing(), 10);
+        let missing = waits(&RequestFailure::missing(), 10);
         assert!(
             (750..=1_000).contains(&missing[0]) && (1_500..=2_000).contains(&missing[1]),
             "{missing:?}"
@@ -364,7 +368,7 @@ mod tests {
             missing.iter().all(|wait| *wait <= 30_000) && missing[9] >= 22_500,
             "{missing:?}"
         );
-        let away = waits(&Cause::new(KnownReason::ServerUnavailable, ""), 40);
+        let away = waits(&RequestFailure::new(KnownReason::ServerUnavailable, ""), 40);
         assert!(
             away[0] >= 150 && away.iter().all(|wait| *wait <= 5_000),
             "{away:?}"
@@ -373,7 +377,7 @@ mod tests {
 
     #[test]
     fn retries_a_broken_stream_at_once_and_reports_only_repeated_breaks() {
-        let broken = Cause::new(KnownReason::ServerUnavailable, "").cut();
+        let broken = RequestFailure::new(KnownReason::ServerUnavailable, "").cut();
         let mut backoff = Backoff::default();
         assert_eq!(backoff.wait(&broken), Duration::ZERO);
         assert!(!backoff.tells(&broken));
@@ -382,13 +386,13 @@ mod tests {
         }
         assert!(backoff.tells(&broken));
         backoff.reset();
-        assert!(!backoff.tells(&broken) && backoff.tells(&Cause::missing()));
+        assert!(!backoff.tells(&broken) && backoff.tells(&RequestFailure::missing()));
     }
 
     #[test]
     fn reasons_that_alternate_back_off_and_are_reported() {
         let mut backoff = Backoff::default();
-        let causes = [Cause::malformed(), Cause::restored()];
+        let causes = [RequestFailure::malformed(), RequestFailure::restored()];
         let waits: Vec<Duration> = (0..20)
             .map(|turn| backoff.wait(&causes[turn % 2]))
             .collect();
@@ -404,12 +408,12 @@ mod tests {
     #[test]
     fn another_failure_begins_with_a_short_wait_and_the_server_may_ask_for_more() {
         let mut backoff = Backoff::default();
-        let away = Cause::new(KnownReason::ServerUnavailable, "");
+        let away = RequestFailure::new(KnownReason::ServerUnavailable, "");
         for _ in 0..9 {
             backoff.wait(&away);
         }
-        assert!(backoff.wait(&Cause::missing()) <= Duration::from_secs(1));
-        let asked = Cause {
+        assert!(backoff.wait(&RequestFailure::missing()) <= Duration::from_secs(1));
+        let asked = RequestFailure {
             wait: Some(Duration::from_secs(9)),
             ..away
         };

@@ -5,7 +5,7 @@ mod config;
 mod files;
 pub(super) mod plugin;
 
-use super::cause::{Backoff, Cause};
+use super::cause::{Backoff, RequestFailure};
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::{Client, Config};
@@ -43,7 +43,7 @@ pub struct KubernetesOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to use the API server of connection {place}: {message}")]
 pub struct ConnectError {
-    /// The connection, as [`Settings::place`] describes it.
+    /// The connection, as [`ConnectSettings::place`] describes it.
     pub place: String,
     /// Why, in one word.
     pub reason: KnownReason,
@@ -53,17 +53,17 @@ pub struct ConnectError {
 
 /// Whether an API server has answered since the start: `None` during the first attempt, then the failure of the last
 /// attempt. `Some(Ok)` is final.
-pub type Standing = Option<Result<(), ConnectError>>;
+pub type ConnectionStanding = Option<Result<(), ConnectError>>;
 
 /// Address and credential of a connection; no request was sent yet.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ConnectSettings {
     pub(super) options: KubernetesOptions,
     context: Option<String>,
     config: Config,
 }
 
-impl Settings {
+impl ConnectSettings {
     /// Reads the kubeconfig, or the pod's identity.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
 }
 
 /// Makes a client. Sends no request and runs no credential plugin.
-pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
+pub(super) fn client(settings: &ConnectSettings) -> Result<Client, ConnectError> {
     let mut config = settings.config.clone();
     let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
@@ -169,7 +169,11 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ConnectError> {
 
 /// Requests the version of the API server until it answers, with back-off, and publishes the outcome of each attempt.
 /// So a wrong address or credential is found early, and a server that is away blocks no caller.
-pub(super) async fn greet(settings: Settings, client: Client, tell: watch::Sender<Standing>) {
+pub(super) async fn greet(
+    settings: ConnectSettings,
+    client: Client,
+    tell: watch::Sender<ConnectionStanding>,
+) {
     let mut backoff = Backoff::default();
     while let Err(cause) = ask(&client).await {
         let wait = backoff.wait(&cause);
@@ -179,14 +183,14 @@ pub(super) async fn greet(settings: Settings, client: Client, tell: watch::Sende
     tell.send_replace(Some(Ok(())));
 }
 
-async fn ask(client: &Client) -> Result<(), Cause> {
+async fn ask(client: &Client) -> Result<(), RequestFailure> {
     let answer = timeout(GREETING, stream::get(client, "", "version")).await;
-    match answer.map_err(|_| Cause::late(GREETING))? {
+    match answer.map_err(|_| RequestFailure::late(GREETING))? {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(unfit)) => Err(unfit.cause()),
         // A server that forbids this request has answered.
         Err(cause) if cause.reason == KnownReason::ReadForbidden => Ok(()),
-        Err(cause) if cause.reason == KnownReason::KindMissing => Err(Cause::new(
+        Err(cause) if cause.reason == KnownReason::KindMissing => Err(RequestFailure::new(
             KnownReason::ReadFailed,
             "its address does not serve the Kubernetes API",
         )),

@@ -40,9 +40,9 @@ transom_api::words! {
 
 /// The requests since the start.
 #[derive(Debug, Default)]
-pub struct Counts([[AtomicU64; Verb::ALL.len()]; Purpose::ALL.len()]);
+pub struct RequestCounts([[AtomicU64; Verb::ALL.len()]; Purpose::ALL.len()]);
 
-impl Counts {
+impl RequestCounts {
     /// Counts one request.
     pub(super) fn add(&self, verb: Verb, purpose: Purpose) {
         if let Some(count) = self
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn counts_each_verb_and_purpose_separately() {
-        let counts = Counts::default();
+        let counts = RequestCounts::default();
         for (index, (verb, purpose)) in Verb::ALL
             .into_iter()
             .flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose)))

@@ -3,7 +3,7 @@
 
 mod labels;
 
-use super::store::{Content, Fault, Item, Key, key};
+use super::store::{Item, KeptContent, ObjectFault, StoreKey, key};
 pub(super) use labels::labels;
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) struct Malformed;
 
 /// One line of a watch.
 #[derive(Deserialize)]
-pub(super) struct Line<'a> {
+pub(super) struct WatchLine<'a> {
     /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
     #[serde(rename = "type", borrow)]
     pub(super) kind: Cow<'a, str>,
@@ -91,7 +91,7 @@ impl<'a> Identity<'a> {
     }
 
     /// Its key.
-    pub(super) fn key(&self) -> Result<Key, Malformed> {
+    pub(super) fn key(&self) -> Result<StoreKey, Malformed> {
         let (namespace, name) = self.named()?;
         Ok(key(namespace, name))
     }
@@ -118,7 +118,7 @@ impl<'a> Identity<'a> {
 }
 
 /// An object that a watch delivered.
-pub(super) struct Read {
+pub(super) struct DecodedObject {
     /// Its version.
     pub(super) version: Box<str>,
     /// The object; `None` if the watch does not keep it.
@@ -131,7 +131,7 @@ pub(super) fn object(
     cluster: &str,
     scope: &Scope,
     keep: &Keep,
-) -> Result<Read, Malformed> {
+) -> Result<DecodedObject, Malformed> {
     let reference = |namespace, name| ObjectRef {
         cluster: cluster.to_owned(),
         api_version: scope.api_version.clone(),
@@ -143,15 +143,15 @@ pub(super) fn object(
         let identity = Identity::of(text)?;
         let (version, object) = (Box::from(identity.version()?), identity.object(reference)?);
         let item = keep.admits(&object).then(|| name(&object, &version));
-        return Ok(Read { version, item });
+        return Ok(DecodedObject { version, item });
     }
     let body = match body(text, keep.decoded()) {
         Ok(body) => body,
         Err(fault) => {
             let identity = Identity::of(text)?;
             let (version, key) = (Box::<str>::from(identity.version()?), identity.key()?);
-            let content = Content::Fault(fault.into());
-            return Ok(Read {
+            let content = KeptContent::Fault(fault.into());
+            return Ok(DecodedObject {
                 version: version.clone(),
                 item: Some(Item {
                     key,
@@ -164,7 +164,7 @@ pub(super) fn object(
     };
     let object = named(body, reference)?;
     let version = object.version.clone().into();
-    Ok(Read {
+    Ok(DecodedObject {
         version,
         item: keep.admits(&object.reference).then(|| kept(object, keep)),
     })
@@ -185,7 +185,7 @@ fn name(object: &ObjectRef, version: &str) -> Item {
     Item {
         key: key(object.namespace.as_deref(), &object.name),
         version: version.into(),
-        content: Content::Name,
+        content: KeptContent::Name,
         ours: false,
     }
 }
@@ -209,13 +209,17 @@ pub(super) fn kept(object: Object, keep: &Keep) -> Item {
     Item {
         key,
         version: object.version.into(),
-        content: Content::Body(bytes.into()),
+        content: KeptContent::Body(bytes.into()),
         ours,
     }
 }
 
 /// The object of which [`kept`] made these bytes.
-pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Result<Object, Fault> {
+pub(super) fn restore(
+    reference: &ObjectRef,
+    version: &str,
+    bytes: &[u8],
+) -> Result<Object, ObjectFault> {
     let mut body: Value = serde_json::from_slice(bytes).map_err(|_| unusable())?;
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("resourceVersion".to_owned(), version.into());
@@ -232,7 +236,7 @@ pub(super) fn restore(reference: &ObjectRef, version: &str, bytes: &[u8]) -> Res
 pub(super) fn answer(
     text: &str,
     reference: &ObjectRef,
-) -> Result<Result<Object, Fault>, Malformed> {
+) -> Result<Result<Object, ObjectFault>, Malformed> {
     let identity = Identity::of(text)?;
     identity.version()?;
     if identity.metadata.name != reference.name {
@@ -244,7 +248,7 @@ pub(super) fn answer(
     }
 }
 
-fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
+fn body(text: &str, fields: Option<&Paths>) -> Result<Value, ObjectFault> {
     if text.len() > OBJECT_BYTES {
         return Err(too_large());
     }
@@ -253,7 +257,7 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
             "it takes more than {} MiB after decoding",
             DECODED_BYTES >> 20
         );
-        return Err(Fault {
+        return Err(ObjectFault {
             reason: KnownReason::ObjectTooLarge,
             message,
         });
@@ -262,18 +266,18 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, Fault> {
 }
 
 /// The fault of an object that is larger than the limit.
-pub(super) fn too_large() -> Fault {
-    Fault {
+pub(super) fn too_large() -> ObjectFault {
+    ObjectFault {
         reason: KnownReason::ObjectTooLarge,
         message: format!("it is larger than the limit of {OBJECT_BYTES} bytes"),
     }
 }
 
 /// The fault of an object that cannot be parsed. A parser's error may quote the object, so it is left out.
-fn unusable() -> Fault {
+fn unusable() -> ObjectFault {
     let message =
         "it is nested too deeply, or is not an object with a name and a resourceVersion".to_owned();
-    Fault {
+    ObjectFault {
         reason: KnownReason::InvalidObject,
         message,
     }
@@ -322,7 +326,7 @@ mod tests {
         }
     }
 
-    fn read(text: &str, keep: &Keep) -> Result<Read, Malformed> {
+    fn read(text: &str, keep: &Keep) -> Result<DecodedObject, Malformed> {
         object(text, "local", &scope(), keep)
     }
 
@@ -333,7 +337,7 @@ mod tests {
         .to_string();
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         assert!(item.ours);
-        let Content::Body(bytes) = &item.content else {
+        let KeptContent::Body(bytes) = &item.content else {
             panic!("{item:?}")
         };
         assert!(!String::from_utf8_lossy(bytes).contains("resourceVersion"));
@@ -387,7 +391,7 @@ mod tests {
             let text = format!(
                 r#"{{"metadata": {{"name": "a", "resourceVersion": "{version}"}}, "data": {{"k": "{data}"}}}}"#
             );
-            let Content::Body(bytes) = read(&text, &keep).unwrap().item.unwrap().content else {
+            let KeptContent::Body(bytes) = read(&text, &keep).unwrap().item.unwrap().content else {
                 panic!("a fault")
             };
             bytes
@@ -418,7 +422,7 @@ mod tests {
         let text =
             format!(r#"{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": {deep}}}"#);
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
-        let Content::Fault(fault) = &item.content else {
+        let KeptContent::Fault(fault) = &item.content else {
             panic!("{item:?}")
         };
         assert_eq!(
@@ -433,7 +437,7 @@ mod tests {
         );
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
         assert!(
-            matches!(&item.content, Content::Fault(fault) if fault.reason == KnownReason::ObjectTooLarge)
+            matches!(&item.content, KeptContent::Fault(fault) if fault.reason == KnownReason::ObjectTooLarge)
         );
     }
 
@@ -443,7 +447,7 @@ mod tests {
         let text =
             json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": maps}).to_string();
         let item = read(&text, &Keep::default()).unwrap().item.unwrap();
-        let Content::Fault(fault) = &item.content else {
+        let KeptContent::Fault(fault) = &item.content else {
             panic!("{:?}", item.key)
         };
         assert!(
@@ -459,7 +463,7 @@ mod tests {
             ..Keep::default()
         };
         let item = read(&text, &keep).unwrap().item.unwrap();
-        assert!(matches!(&item.content, Content::Body(bytes) if bytes.len() < 100));
+        assert!(matches!(&item.content, KeptContent::Body(bytes) if bytes.len() < 100));
     }
 
     #[test]
@@ -480,7 +484,7 @@ mod tests {
         assert_eq!(Identity::of(bookmark).unwrap().version(), Ok("9"));
         let line = r#"{"type":"ADDED","object":{"metadata":{}}}"#;
         assert_eq!(
-            serde_json::from_str::<Line<'_>>(line).unwrap().kind,
+            serde_json::from_str::<WatchLine<'_>>(line).unwrap().kind,
             "ADDED"
         );
     }
@@ -495,7 +499,8 @@ mod tests {
             names_only,
             ..Keep::default()
         };
-        let Content::Body(bytes) = read(&text, &keep(false)).unwrap().item.unwrap().content else {
+        let KeptContent::Body(bytes) = read(&text, &keep(false)).unwrap().item.unwrap().content
+        else {
             panic!()
         };
         let reference = ObjectRef::local("v1", "Secret", Some("n"), "a");
@@ -507,7 +512,7 @@ mod tests {
         let named = read(&text, &keep(true)).unwrap().item.unwrap();
         assert_eq!(
             (&*named.key, &*named.version, named.content),
-            ("n/a", "7", Content::Name)
+            ("n/a", "7", KeptContent::Name)
         );
         assert!(read("{}", &keep(true)).is_err());
     }

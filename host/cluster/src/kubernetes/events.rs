@@ -3,7 +3,7 @@
 
 use super::counts::{Purpose, Verb};
 use super::millis;
-use super::send::{Refusal, Sender};
+use super::send::{RequestRefusal, Sender};
 use super::write::failure;
 use http::Request;
 use k8s_openapi::api::events::v1::Event;
@@ -115,7 +115,7 @@ impl Events {
                 .send(verb, Purpose::Event, &request)
                 .await
                 .map(drop),
-            Err(error) => Err(Refusal::Silent(error.to_string())),
+            Err(error) => Err(RequestRefusal::Silent(error.to_string())),
         };
         let kind = if verb == Verb::Create {
             WriteKind::Create

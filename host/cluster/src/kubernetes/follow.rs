@@ -1,12 +1,12 @@
 //! Follows one watch while it is wanted: lists, takes event by event, and resumes or relists after a failure.
 //! A failed request removes no object from the cache.
 
-use super::cause::{Backoff, Cause, LONGEST, Next, SHORT, watch_seconds};
+use super::cause::{Backoff, LONGEST, NextAttempt, RequestFailure, SHORT, watch_seconds};
 use super::counts::{Purpose, Verb};
-use super::decode::{self, Identity, Line, Page};
-use super::shared::Shared;
+use super::decode::{self, Identity, Page, WatchLine};
+use super::shared::SharedConnection;
 use super::store::Item;
-use super::stream::{self, Lines, Part};
+use super::stream::{self, RequestedPart, WatchLines};
 use futures::io::AsyncBufRead;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
@@ -21,7 +21,7 @@ pub(super) const PAGE: u32 = 500;
 /// The task of one watch.
 pub(super) struct Follow {
     /// The state of the connection.
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedConnection>,
     /// Its number in the cache.
     pub(super) number: u64,
     /// What it requests.
@@ -47,13 +47,13 @@ struct Progress {
 
 impl Progress {
     /// Why a turn failed; `None` if the API server ended its watch in order, as it ends every watch after its timeout.
-    fn failure(&self, ended: Result<(), Cause>) -> Option<Cause> {
+    fn failure(&self, ended: Result<(), RequestFailure>) -> Option<RequestFailure> {
         let lasted = |since: Instant| self.heard || since.elapsed() > SHORT;
         match ended {
             Ok(()) if self.since.is_some_and(lasted) => None,
             Ok(()) => {
                 let why = "the API server closed the watch immediately";
-                Some(Cause::new(KnownReason::ServerUnavailable, why).cut())
+                Some(RequestFailure::new(KnownReason::ServerUnavailable, why).cut())
             }
             Err(cause) => Some(cause),
         }
@@ -72,11 +72,11 @@ impl Progress {
     /// Whether the stream of this turn worked until it failed. One that always ends silent or with gaps does not work,
     /// however long it lasts. One that broke need not have delivered an event: a proxy may cut every connection that is
     /// idle for less than the minute between two bookmarks.
-    fn worked(&self, until: Next) -> bool {
+    fn worked(&self, until: NextAttempt) -> bool {
         match until {
-            Next::Silent | Next::Relist => false,
-            Next::Resume => self.endured(),
-            Next::Again => self.works(),
+            NextAttempt::Silent | NextAttempt::Relist => false,
+            NextAttempt::Resume => self.endured(),
+            NextAttempt::Again => self.works(),
         }
     }
 }
@@ -101,8 +101,11 @@ impl Follow {
                 self.shared.proved(self.number);
             }
             // A silent turn that did not advance the version: the server may not reach that version for a long time.
-            let stuck = cause.next == Next::Silent && progress.position == before;
-            if stuck || cause.next == Next::Relist || cause.reason == KnownReason::KindMissing {
+            let stuck = cause.next == NextAttempt::Silent && progress.position == before;
+            if stuck
+                || cause.next == NextAttempt::Relist
+                || cause.reason == KnownReason::KindMissing
+            {
                 progress.position = None;
             }
             if cause.reason == KnownReason::KindMissing {
@@ -120,7 +123,7 @@ impl Follow {
     }
 
     /// One turn, from the request to the end of the stream.
-    async fn turn(&self, progress: &mut Progress) -> Result<(), Cause> {
+    async fn turn(&self, progress: &mut Progress) -> Result<(), RequestFailure> {
         let Scope {
             api_version,
             kind,
@@ -149,10 +152,10 @@ impl Follow {
         self.shared.counts.add(verb, Purpose::Work);
     }
 
-    fn part(&self) -> Part {
+    fn part(&self) -> RequestedPart {
         match self.keep.is_metadata() {
-            true => Part::Metadata,
-            false => Part::Whole,
+            true => RequestedPart::Metadata,
+            false => RequestedPart::Whole,
         }
     }
 
@@ -181,7 +184,11 @@ impl Follow {
     }
 
     /// Lists page by page; returns the version of the list.
-    async fn list(&self, path: &str, next_size: &mut Option<u32>) -> Result<String, Cause> {
+    async fn list(
+        &self,
+        path: &str,
+        next_size: &mut Option<u32>,
+    ) -> Result<String, RequestFailure> {
         let labels = self.labels();
         let mut params = ListParams {
             label_selector: labels,
@@ -194,7 +201,7 @@ impl Follow {
             self.counted(Verb::List);
             // A list that fails after its first page has gaps: it is made anew before its failure is reported.
             let begun = params.continue_token.is_some();
-            let later = |cause: Cause| {
+            let later = |cause: RequestFailure| {
                 if begun && !cause.is_refusal() {
                     cause.in_stream()
                 } else {
@@ -216,7 +223,8 @@ impl Follow {
                     continue;
                 }
             };
-            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| Cause::malformed())?;
+            let page: Page<'_> =
+                serde_json::from_slice(&bytes).map_err(|_| RequestFailure::malformed())?;
             for item in page.items.iter().flatten() {
                 let read = decode::object(item.get(), &self.shared.name, &self.scope, &self.keep)?;
                 self.put(read.item);
@@ -235,11 +243,12 @@ impl Follow {
     /// Reads a stream to its end.
     async fn read(
         &self,
-        lines: &mut Lines<impl AsyncBufRead + Unpin>,
+        lines: &mut WatchLines<impl AsyncBufRead + Unpin>,
         progress: &mut Progress,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), RequestFailure> {
         while let Some(line) = lines.next().await? {
-            let line: Line<'_> = serde_json::from_slice(line).map_err(|_| Cause::malformed())?;
+            let line: WatchLine<'_> =
+                serde_json::from_slice(line).map_err(|_| RequestFailure::malformed())?;
             progress.position = Some(self.event(&line)?);
             progress.heard = true;
             if !progress.proved && progress.works() {
@@ -252,7 +261,7 @@ impl Follow {
 
     /// Takes one event; returns the version that the watch has reached. The object and the version change in one step:
     /// an answer merged in between would cause news.
-    fn event(&self, line: &Line<'_>) -> Result<String, Cause> {
+    fn event(&self, line: &WatchLine<'_>) -> Result<String, RequestFailure> {
         let text = line.object.get();
         match &*line.kind {
             "ADDED" | "MODIFIED" => {
@@ -279,8 +288,9 @@ impl Follow {
                 Ok(version)
             }
             _ => {
-                let status: Status = serde_json::from_str(text).map_err(|_| Cause::malformed())?;
-                Err(Cause::of_status(&status).in_stream())
+                let status: Status =
+                    serde_json::from_str(text).map_err(|_| RequestFailure::malformed())?;
+                Err(RequestFailure::of_status(&status).in_stream())
             }
         }
     }
@@ -292,9 +302,9 @@ impl Follow {
     }
 
     /// The list is complete, at a version.
-    fn listed(&self, version: &str) -> Result<(), Cause> {
+    fn listed(&self, version: &str) -> Result<(), RequestFailure> {
         if version.is_empty() {
-            return Err(Cause::malformed());
+            return Err(RequestFailure::malformed());
         }
         self.forward(version)?;
         self.shared.listed(self.number, version);
@@ -303,9 +313,9 @@ impl Follow {
 
     /// Refuses a version older than one that was already reported: the server was restored, and everything is listed
     /// anew.
-    fn forward(&self, version: &str) -> Result<(), Cause> {
+    fn forward(&self, version: &str) -> Result<(), RequestFailure> {
         if self.shared.went_back(self.number, version) {
-            Err(Cause::restored())
+            Err(RequestFailure::restored())
         } else {
             Ok(())
         }

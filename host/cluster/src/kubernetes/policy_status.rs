@@ -3,7 +3,7 @@
 
 use super::counts::{Purpose, Verb};
 use super::millis;
-use super::send::{Refusal, Sender};
+use super::send::{RequestRefusal, Sender};
 use super::write::failure;
 use http::Request;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_core::failure::Class;
-use transom_core::latest::{Latest, Next};
+use transom_core::latest::{Latest, NextTask};
 use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 use transom_core::share::lock::MutexExt as _;
@@ -29,14 +29,14 @@ const LONG: Duration = Duration::from_secs(86_400);
 
 /// An object in one of its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenVersion {
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub version: String,
 }
 
-impl Seen {
+impl SeenVersion {
     /// An object in JSON; `None` if it has no uid or no version.
     fn of(object: &Value) -> Option<Self> {
         let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.to_owned());
@@ -48,13 +48,13 @@ impl Seen {
 }
 
 /// The status of one policy.
-struct Entry {
+struct StatusEntry {
     latest: Latest<Value>,
     /// The object that the wanted status is about; `None` if it was not observed.
-    seen: Option<Seen>,
+    seen: Option<SeenVersion>,
 }
 
-impl Entry {
+impl StatusEntry {
     fn new() -> Self {
         Self {
             latest: Latest::new(INTERVAL_MS),
@@ -68,14 +68,14 @@ enum Unwritten {
     /// Its object is gone, or another one has its name.
     Gone,
     /// The API server refused.
-    Refused(Refusal),
+    Refused(RequestRefusal),
 }
 
 /// Writes the status of the policies of one API server.
 pub struct PolicyStatuses {
     sender: Sender,
     read_only: bool,
-    by_policy: Mutex<BTreeMap<String, Entry>>,
+    by_policy: Mutex<BTreeMap<String, StatusEntry>>,
     /// Held during writes, so that only one task writes.
     turn: tokio::sync::Mutex<()>,
     news: Notify,
@@ -103,7 +103,7 @@ impl PolicyStatuses {
 
     /// Publishes the value of a policy's field `status`, for the object that was observed; [`Self::run`] writes it. An
     /// object that was not observed is looked up first.
-    pub fn publish(&self, policy: &str, seen: Option<Seen>, status: Value) {
+    pub fn publish(&self, policy: &str, seen: Option<SeenVersion>, status: Value) {
         if self.read_only {
             return;
         }
@@ -112,7 +112,7 @@ impl PolicyStatuses {
             let uids = entry.seen.as_ref().zip(seen.as_ref());
             // What was written to an earlier object of this name is not on this one.
             if uids.is_some_and(|(before, now)| before.uid != now.uid) {
-                *entry = Entry::new();
+                *entry = StatusEntry::new();
             }
             entry.latest.want(status);
             entry.seen = seen;
@@ -143,7 +143,7 @@ impl PolicyStatuses {
     /// Writes every pending status once, without waiting for the interval; for the end of the process.
     pub async fn finish(&self, told: impl Fn(&str, &WriteFailure)) {
         let _turn = self.turn.lock().await;
-        let left = |(policy, entry): (&String, &Entry)| {
+        let left = |(policy, entry): (&String, &StatusEntry)| {
             Some((policy.clone(), entry.latest.left()?.clone()))
         };
         let left: Vec<(String, Value)> = self.entries(|all| all.iter().filter_map(left).collect());
@@ -156,7 +156,7 @@ impl PolicyStatuses {
     async fn flush(&self, told: &impl Fn(&str, &WriteFailure)) -> Instant {
         let _turn = self.turn.lock().await;
         let mut wake_at = Instant::now() + LONG;
-        let next: Vec<(String, Next<Value>)> = {
+        let next: Vec<(String, NextTask<Value>)> = {
             let now_ms = self.now_ms();
             self.entries(|all| {
                 all.iter()
@@ -166,9 +166,9 @@ impl PolicyStatuses {
         };
         for (policy, next) in next {
             match next {
-                Next::Nothing => {}
-                Next::At(ms) => wake_at = wake_at.min(self.start + Duration::from_millis(ms)),
-                Next::Write(status) => {
+                NextTask::Nothing => {}
+                NextTask::At(ms) => wake_at = wake_at.min(self.start + Duration::from_millis(ms)),
+                NextTask::Write(status) => {
                     self.write(&policy, status, told).await;
                     wake_at = wake_at.min(Instant::now() + Duration::from_millis(INTERVAL_MS));
                 }
@@ -205,28 +205,34 @@ impl PolicyStatuses {
         });
     }
 
-    /// Sends a status for the object that was observed; after a conflict for the same object as it is now, because each edit
-    /// of the policy makes a new version of it. The sender checks before each request whether this replica still leads.
+    /// Sends a status for the object that was observed; after a conflict for the same object as it is now, because each
+    /// edit of the policy makes a new version of it. The sender checks before each request whether this replica still
+    /// leads.
     async fn sent(
         &self,
         policy: &str,
-        seen: Option<&Seen>,
+        seen: Option<&SeenVersion>,
         status: &Value,
     ) -> Result<(), Unwritten> {
         if let Some(seen) = seen {
             match self.send(policy, seen, status).await {
-                Err(Unwritten::Refused(Refusal::Answered { code: 409, .. })) => {}
+                Err(Unwritten::Refused(RequestRefusal::Answered { code: 409, .. })) => {}
                 sent => return sent,
             }
         }
-        let same = |now: &Seen| seen.is_none_or(|seen| seen.uid == now.uid);
-        match self.look(policy).await?.filter(same) {
+        let same = |now: &SeenVersion| seen.is_none_or(|seen| seen.uid == now.uid);
+        match self.get(policy).await?.filter(same) {
             Some(now) => self.send(policy, &now, status).await,
             None => Err(Unwritten::Gone),
         }
     }
 
-    async fn send(&self, policy: &str, seen: &Seen, status: &Value) -> Result<(), Unwritten> {
+    async fn send(
+        &self,
+        policy: &str,
+        seen: &SeenVersion,
+        status: &Value,
+    ) -> Result<(), Unwritten> {
         match self.ask(Verb::Patch, request(policy, seen, status)).await {
             Ok(_) => Ok(()),
             Err(refusal) if failure::is_gone(&refusal) => Err(Unwritten::Gone),
@@ -235,23 +241,23 @@ impl PolicyStatuses {
     }
 
     /// The object of a policy as it is now. Sends a LIST of the one name, for which the rights of the watch suffice.
-    async fn look(&self, policy: &str) -> Result<Option<Seen>, Unwritten> {
+    async fn get(&self, policy: &str) -> Result<Option<SeenVersion>, Unwritten> {
         let one = ListParams::default().fields(&format!("metadata.name={policy}"));
         let found = self.ask(Verb::List, requests().list(&one)).await;
         let found = found.map_err(Unwritten::Refused)?;
-        Ok(found.pointer("/items/0").and_then(Seen::of))
+        Ok(found.pointer("/items/0").and_then(SeenVersion::of))
     }
 
     async fn ask(
         &self,
         verb: Verb,
         request: Result<Request<Vec<u8>>, Error>,
-    ) -> Result<Value, Refusal> {
-        let request = request.map_err(|error| Refusal::Silent(error.to_string()))?;
+    ) -> Result<Value, RequestRefusal> {
+        let request = request.map_err(|error| RequestRefusal::Silent(error.to_string()))?;
         self.sender.send(verb, Purpose::Status, &request).await
     }
 
-    fn entries<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Entry>) -> R) -> R {
+    fn entries<R>(&self, change: impl FnOnce(&mut BTreeMap<String, StatusEntry>) -> R) -> R {
         change(&mut self.by_policy.locked())
     }
 
@@ -261,8 +267,9 @@ impl PolicyStatuses {
 }
 
 /// The entry of a policy.
-fn of<'a>(all: &'a mut BTreeMap<String, Entry>, policy: &str) -> &'a mut Entry {
-    all.entry(policy.to_owned()).or_insert_with(Entry::new)
+fn of<'a>(all: &'a mut BTreeMap<String, StatusEntry>, policy: &str) -> &'a mut StatusEntry {
+    all.entry(policy.to_owned())
+        .or_insert_with(StatusEntry::new)
 }
 
 fn requests() -> kube::core::Request {
@@ -271,7 +278,7 @@ fn requests() -> kube::core::Request {
 
 /// A server-side apply of the whole status, so that fields of an earlier agent are removed; only to this object in this
 /// version.
-fn request(policy: &str, seen: &Seen, status: &Value) -> Result<Request<Vec<u8>>, Error> {
+fn request(policy: &str, seen: &SeenVersion, status: &Value) -> Result<Request<Vec<u8>>, Error> {
     let metadata = json!({"name": policy, "uid": seen.uid, "resourceVersion": seen.version});
     let body =
         json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": status});
@@ -293,7 +300,8 @@ mod tests {
     use std::sync::Arc;
     use tower::service_fn;
 
-    /// A server whose policy has these uid and version, and the version of each status that it is sent, with its verdict.
+    /// A server whose policy has these uid and version, and the version of each status that it is sent, with its
+    /// verdict.
     fn server(
         uid: &'static str,
         version: &'static str,
@@ -327,9 +335,9 @@ mod tests {
         (PolicyStatuses::new(Sender::new(client), false), sent)
     }
 
-    fn seen(uid: &str, version: &str) -> Option<Seen> {
+    fn seen(uid: &str, version: &str) -> Option<SeenVersion> {
         let (uid, version) = (uid.to_owned(), version.to_owned());
-        Some(Seen { uid, version })
+        Some(SeenVersion { uid, version })
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Reads objects: from the cache where a watch covers them, else from the API server.
 
-use super::store::Fault;
+use super::store::ObjectFault;
 use super::{Kubernetes, shared};
 use crate::ReadFailure;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ impl Kubernetes {
             None if listed.is_err() => {
                 let message = format!("its kind was not listed within {} s", LISTING.as_secs());
                 let reason = KnownReason::ServerUnavailable;
-                Err(shared::failure(reference, &Fault { reason, message }))
+                Err(shared::failure(reference, &ObjectFault { reason, message }))
             }
             None => self.shared.ask(reference).await,
         }
@@ -67,8 +67,8 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// Requests an object with all its fields, and leaves the cache as it is. Sends a LIST of the one name, for which the
-    /// rights of a watch suffice.
+    /// Requests an object with all its fields, and leaves the cache as it is. Sends a LIST of the one name, for which
+    /// the rights of a watch suffice.
     ///
     /// # Errors
     /// The errors of [`Kubernetes::confirm`].
@@ -76,8 +76,8 @@ impl Kubernetes {
         self.shared.list_one(reference).await
     }
 
-    /// Requests the objects of the kind and namespace of `like`, or only those that have a label, and leaves the cache as
-    /// it is. Objects that cannot be used are left out.
+    /// Requests the objects of the kind and namespace of `like`, or only those that have a label, and leaves the cache
+    /// as it is. Objects that cannot be used are left out.
     ///
     /// # Errors
     /// The errors of [`Kubernetes::confirm`].

@@ -1,12 +1,12 @@
 //! Requests single objects and lists of them. Sends no request for a name that could lead to another path.
 
-use super::cause::{Cause, Next};
+use super::cause::{NextAttempt, RequestFailure};
 use super::counts::{Purpose, Verb};
 use super::decode::{self, Page};
 use super::follow;
 use super::resources::Unresolved;
-use super::shared::{Shared, failure};
-use super::stream::{ANSWER, Fetched, Part, Unfit, get, page};
+use super::shared::{SharedConnection, failure};
+use super::stream::{ANSWER, Fetched, RequestedPart, UnfitAnswer, get, page};
 use crate::ReadFailure;
 use kube::api::ListParams;
 use serde_json::Value;
@@ -18,21 +18,21 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::reference::dns::is_path_segment;
 
-impl Shared {
+impl SharedConnection {
     /// The path of a kind, in a namespace or in all.
     pub(super) async fn path(
         &self,
         api_version: &str,
         kind: &str,
         namespace: Option<&str>,
-    ) -> Result<String, Cause> {
+    ) -> Result<String, RequestFailure> {
         let resolve = timeout(ANSWER, self.resources.resolve(api_version, kind)).await;
         let resource = resolve
-            .map_err(|_| Cause::late(ANSWER))?
+            .map_err(|_| RequestFailure::late(ANSWER))?
             .map_err(|error| match error {
-                Unresolved::Missing => Cause::missing(),
-                Unresolved::Elsewhere(version) => Cause::unserved(api_version, &version),
-                Unresolved::Failed(error) => Cause::of(&error),
+                Unresolved::Missing => RequestFailure::missing(),
+                Unresolved::Elsewhere(version) => RequestFailure::unserved(api_version, &version),
+                Unresolved::Failed(error) => RequestFailure::of(&error),
             })?;
         Ok(self
             .resources
@@ -47,8 +47,9 @@ impl Shared {
             return Ok(None);
         }
         let mut answer = self.asked(reference).await;
-        let unserved =
-            |cause: &Cause| cause.reason == KnownReason::KindMissing && cause.next == Next::Relist;
+        let unserved = |cause: &RequestFailure| {
+            cause.reason == KnownReason::KindMissing && cause.next == NextAttempt::Relist
+        };
         if answer.as_ref().is_err_and(unserved) {
             self.forget(reference);
             answer = self.asked(reference).await;
@@ -59,11 +60,11 @@ impl Shared {
                     let whole = decoded(text, reference)?;
                     return Ok(Some(self.cache().projected(whole)));
                 }
-                Err(_) => Cause::malformed().into(),
+                Err(_) => RequestFailure::malformed().into(),
             },
-            Ok(Err(Unfit::TooLarge)) => decode::too_large(),
+            Ok(Err(UnfitAnswer::TooLarge)) => decode::too_large(),
             Ok(Err(late)) => late.cause().into(),
-            Err(cause) if unserved(&cause) => Cause::malformed().into(),
+            Err(cause) if unserved(&cause) => RequestFailure::malformed().into(),
             Err(cause) if cause.reason == KnownReason::KindMissing => return Ok(None),
             Err(cause) => cause.into(),
         };
@@ -97,10 +98,10 @@ impl Shared {
 
     /// The answer to a LIST.
     async fn list(&self, like: &ObjectRef, params: &ListParams) -> Result<Vec<u8>, ReadFailure> {
-        let fail = |cause: Cause| failure(like, &cause.into());
+        let fail = |cause: RequestFailure| failure(like, &cause.into());
         let path = self.path_of(like).await.map_err(fail)?;
         self.counts.add(Verb::List, Purpose::Work);
-        let answer = page(&self.client, &path, params, Part::Whole).await;
+        let answer = page(&self.client, &path, params, RequestedPart::Whole).await;
         let answer = answer.map_err(|cause| {
             // The kind may have been removed since its path was resolved.
             self.forget(like);
@@ -142,7 +143,9 @@ impl Shared {
     ) -> Result<Vec<Object>, ReadFailure> {
         match self.metadata_of(place, labels).await {
             // Only if that is certain: a proxy may answer for a server that has objects.
-            Err(cause) if cause.reason == KnownReason::KindMissing && cause.next == Next::Again => {
+            Err(cause)
+                if cause.reason == KnownReason::KindMissing && cause.next == NextAttempt::Again =>
+            {
                 Ok(Vec::new())
             }
             Err(cause) => {
@@ -158,7 +161,7 @@ impl Shared {
         &self,
         place: &ObjectRef,
         labels: &Selector,
-    ) -> Result<Vec<Object>, Cause> {
+    ) -> Result<Vec<Object>, RequestFailure> {
         let path = self.path_of(place).await?;
         let name = (!place.name.is_empty()).then(|| format!("metadata.name={}", place.name));
         let mut params = ListParams {
@@ -170,9 +173,10 @@ impl Shared {
         let mut objects = Vec::new();
         loop {
             self.counts.add(Verb::List, Purpose::Work);
-            let answer = page(&self.client, &path, &params, Part::Metadata).await?;
-            let bytes = answer.map_err(Unfit::cause)?;
-            let page: Page<'_> = serde_json::from_slice(&bytes).map_err(|_| Cause::malformed())?;
+            let answer = page(&self.client, &path, &params, RequestedPart::Metadata).await?;
+            let bytes = answer.map_err(UnfitAnswer::cause)?;
+            let page: Page<'_> =
+                serde_json::from_slice(&bytes).map_err(|_| RequestFailure::malformed())?;
             for item in page.items.iter().flatten() {
                 objects.push(decode::metadata(item.get(), place)?);
             }
@@ -184,13 +188,13 @@ impl Shared {
     }
 
     /// The answer to a GET.
-    async fn asked(&self, reference: &ObjectRef) -> Result<Fetched, Cause> {
+    async fn asked(&self, reference: &ObjectRef) -> Result<Fetched, RequestFailure> {
         let path = self.path_of(reference).await?;
         self.counts.add(Verb::Get, Purpose::Work);
         get(&self.client, &path, &reference.name).await
     }
 
-    async fn path_of(&self, object: &ObjectRef) -> Result<String, Cause> {
+    async fn path_of(&self, object: &ObjectRef) -> Result<String, RequestFailure> {
         self.path(
             &object.api_version,
             &object.kind,
@@ -206,13 +210,13 @@ impl Shared {
 
 /// The objects in the answer to a LIST.
 fn objects<'a>(bytes: &'a [u8], like: &ObjectRef) -> Result<Page<'a>, ReadFailure> {
-    serde_json::from_slice(bytes).map_err(|_| failure(like, &Cause::malformed().into()))
+    serde_json::from_slice(bytes).map_err(|_| failure(like, &RequestFailure::malformed().into()))
 }
 
 /// The object in an answer.
 fn decoded(text: &str, reference: &ObjectRef) -> Result<Object, ReadFailure> {
     let answer = decode::answer(text, reference)
-        .unwrap_or_else(|malformed| Err(Cause::from(malformed).into()));
+        .unwrap_or_else(|malformed| Err(RequestFailure::from(malformed).into()));
     answer.map_err(|fault| failure(reference, &fault))
 }
 

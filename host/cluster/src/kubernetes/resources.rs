@@ -97,8 +97,8 @@ impl Resources {
         self.known.locked().remove(&name);
     }
 
-    /// Forgets the path of a kind, because its CRD may have got a subresource or lost one. Not twice in 30 s: a policy for a
-    /// kind that never has the subresource must not resolve it with every write. Whether it was forgotten.
+    /// Forgets the path of a kind, because its CRD may have got a subresource or lost one. Not twice in 30 s: a policy
+    /// for a kind that never has the subresource must not resolve it with every write. Whether it was forgotten.
     pub(super) fn doubt(&self, api_version: &str, kind: &str) -> bool {
         let name = (api_version.to_owned(), kind.to_owned());
         let mut doubted = self.doubted.locked();

@@ -1,8 +1,8 @@
 //! Sends writes of objects, status and Events: paced, with a time limit, counted, and again if the server asks for it.
 //! The caller judges the answer. The Lease and access reviews do not go through here.
 
-use super::cause::Cause;
-use super::counts::{Counts, Purpose, Verb};
+use super::cause::RequestFailure;
+use super::counts::{Purpose, RequestCounts, Verb};
 use super::lease::Leading;
 use super::millis;
 use http::Request;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
-use transom_core::share::concurrency::{Admission, ConcurrencyLimit, Ending, Ticket};
+use transom_core::share::concurrency::{Admission, ConcurrencyLimit, RequestEnd, Ticket};
 use transom_core::share::lock::MutexExt as _;
 
 /// The time limit of one attempt.
@@ -26,7 +26,7 @@ const TRIES: usize = 10;
 
 /// Why a request has no result.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum RequestRefusal {
     /// The server, or something on the way to it, refused.
     Answered {
         /// The HTTP status.
@@ -42,7 +42,7 @@ pub(super) enum Refusal {
     NotLeading,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// The refusal for an error of kube's client.
     pub(super) fn of(error: kube::Error) -> Self {
         match error {
@@ -55,13 +55,13 @@ impl Refusal {
                     pause_ms: None,
                 }
             }
-            error => Self::Silent(Cause::of(&error).message),
+            error => Self::Silent(RequestFailure::of(&error).message),
         }
     }
 
     /// No answer came in time.
     pub(super) fn late() -> Self {
-        Self::Silent(Cause::late(TIMEOUT).message)
+        Self::Silent(RequestFailure::late(TIMEOUT).message)
     }
 
     /// The server's message; empty if the answer was no Status.
@@ -80,15 +80,15 @@ impl Refusal {
         self.message().starts_with("admission webhook ")
     }
 
-    fn ending(&self) -> Ending {
+    fn ending(&self) -> RequestEnd {
         match self {
             Self::Answered {
                 code: 429 | 503,
                 pause_ms,
                 ..
-            } if !self.of_webhook() => Ending::PushedBack(*pause_ms),
-            Self::Answered { .. } | Self::NotLeading => Ending::Answered,
-            Self::Silent(_) => Ending::Lost,
+            } if !self.of_webhook() => RequestEnd::PushedBack(*pause_ms),
+            Self::Answered { .. } | Self::NotLeading => RequestEnd::Answered,
+            Self::Silent(_) => RequestEnd::Lost,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Refusal {
 pub(super) struct Sender {
     client: Client,
     limiter: Arc<RateLimiter>,
-    counts: Arc<Counts>,
+    counts: Arc<RequestCounts>,
     /// Checked right before each request is sent, where there is an election.
     leading: Arc<OnceLock<Leading>>,
 }
@@ -120,7 +120,7 @@ impl Sender {
     }
 
     /// The requests since the start.
-    pub(super) fn counts(&self) -> &Arc<Counts> {
+    pub(super) fn counts(&self) -> &Arc<RequestCounts> {
         &self.counts
     }
 
@@ -131,29 +131,31 @@ impl Sender {
         verb: Verb,
         purpose: Purpose,
         request: &Request<Vec<u8>>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, RequestRefusal> {
         let deadline = Instant::now() + DEADLINE;
         let mut refused =
-            Refusal::Silent("the API server has no capacity for the request".to_owned());
+            RequestRefusal::Silent("the API server has no capacity for the request".to_owned());
         for _ in 0..TRIES {
             let Some(permit) = self.limiter.enter(deadline).await else {
                 break;
             };
             // Waiting for room may have taken longer than the lease lasts.
             if self.leading.get().is_some_and(|leading| !leading.leads()) {
-                permit.end(Refusal::NotLeading.ending());
-                return Err(Refusal::NotLeading);
+                permit.end(RequestRefusal::NotLeading.ending());
+                return Err(RequestRefusal::NotLeading);
             }
             self.counts.add(verb, purpose);
             let answer = timeout(self.patience(), self.once(request.clone())).await;
-            let answer = answer.unwrap_or_else(|_| Err(Refusal::late()));
+            let answer = answer.unwrap_or_else(|_| Err(RequestRefusal::late()));
             permit.end(
                 answer
                     .as_ref()
-                    .map_or_else(Refusal::ending, |_| Ending::Answered),
+                    .map_or_else(RequestRefusal::ending, |_| RequestEnd::Answered),
             );
             match answer {
-                Err(refusal @ Refusal::Answered { code: 429, .. }) if !refusal.of_webhook() => {
+                Err(refusal @ RequestRefusal::Answered { code: 429, .. })
+                    if !refusal.of_webhook() =>
+                {
                     refused = refusal;
                 }
                 answer => return answer,
@@ -169,12 +171,12 @@ impl Sender {
             .map_or(TIMEOUT, |leading| leading.left().min(TIMEOUT))
     }
 
-    async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, Refusal> {
+    async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, RequestRefusal> {
         let answer = self
             .client
             .send(request.map(Into::into))
             .await
-            .map_err(Refusal::of)?;
+            .map_err(RequestRefusal::of)?;
         let code = answer.status();
         let pause = answer
             .headers()
@@ -184,16 +186,16 @@ impl Sender {
             .into_body()
             .collect_bytes()
             .await
-            .map_err(Refusal::of)?;
+            .map_err(RequestRefusal::of)?;
         if code.is_success() {
             return serde_json::from_slice(&body)
-                .map_err(|_| Refusal::Silent(Cause::malformed().message));
+                .map_err(|_| RequestRefusal::Silent(RequestFailure::malformed().message));
         }
         let status = serde_json::from_slice::<Status>(&body)
             .ok()
             .filter(|status| status.status.is_some());
         let pause_ms = pause.map(|seconds| seconds.saturating_mul(1_000));
-        Err(Refusal::Answered {
+        Err(RequestRefusal::Answered {
             code: code.as_u16(),
             status: status.map(Box::new),
             pause_ms,
@@ -213,7 +215,7 @@ struct RateLimiter {
 }
 
 /// Permission for one request; end it with the outcome of the request.
-struct Permit<'a> {
+struct RequestPermit<'a> {
     limiter: &'a RateLimiter,
     ticket: Option<Ticket>,
 }
@@ -231,7 +233,7 @@ impl RateLimiter {
     }
 
     /// Waits until a request may start; `None` if that is not before the deadline.
-    async fn enter(&self, deadline: Instant) -> Option<Permit<'_>> {
+    async fn enter(&self, deadline: Instant) -> Option<RequestPermit<'_>> {
         loop {
             let asked = self.asked.fetch_add(1, Ordering::Relaxed);
             let seed = self.seeds.hash_one(asked);
@@ -246,7 +248,7 @@ impl RateLimiter {
             }
             match admission {
                 Admission::Go(ticket) => {
-                    return Some(Permit {
+                    return Some(RequestPermit {
                         limiter: self,
                         ticket: Some(ticket),
                     });
@@ -264,13 +266,13 @@ impl RateLimiter {
     }
 }
 
-impl Permit<'_> {
+impl RequestPermit<'_> {
     /// Ends the request with its outcome.
-    fn end(mut self, ending: Ending) {
+    fn end(mut self, ending: RequestEnd) {
         self.give_back(ending);
     }
 
-    fn give_back(&mut self, ending: Ending) {
+    fn give_back(&mut self, ending: RequestEnd) {
         if let Some(ticket) = self.ticket.take() {
             let RateLimiter { limit, start, .. } = self.limiter;
             limit
@@ -282,8 +284,8 @@ impl Permit<'_> {
 }
 
 /// A dropped permit counts as a request without an answer.
-impl Drop for Permit<'_> {
+impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
-        self.give_back(Ending::Lost);
+        self.give_back(RequestEnd::Lost);
     }
 }

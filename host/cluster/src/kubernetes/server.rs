@@ -1,7 +1,7 @@
 //! An API server as a replica uses it: it writes and publishes only while it leads.
 
-use super::{Events, Kubernetes, Leading, PolicyStatuses, Seen, Task, WatchHealth};
-use crate::{Cluster, Patience, Read, ReadFailure, Verdict};
+use super::{Events, Kubernetes, Leading, PolicyStatuses, SeenVersion, Task, WatchHealth};
+use crate::{AccessVerdict, Cluster, Patience, ReadFailure, ReadResult};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -68,7 +68,8 @@ impl Server {
         &self.kubernetes
     }
 
-    /// Records the status that a `FleetPolicy` object was observed to have: another replica or a user may have changed it.
+    /// Records the status that a `FleetPolicy` object was observed to have: another replica or a user may have changed
+    /// it.
     pub fn found(&self, policy: &str, status: &PolicyStatus) {
         self.statuses.found(policy, json!(status));
     }
@@ -188,19 +189,19 @@ impl Cluster for Server {
         self.kubernetes.shared.weigh(reference)
     }
 
-    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         self.kubernetes.read(reference).boxed()
     }
 
-    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         self.kubernetes.read_confirmed(reference).boxed()
     }
 
-    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         self.kubernetes.confirm(reference).boxed()
     }
 
-    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, Read> {
+    fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         async move {
             // It fails only if the task that asks was aborted.
             drop(self.kubernetes.standing().wait_for(Option::is_some).await);
@@ -238,7 +239,7 @@ impl Cluster for Server {
         &'a self,
         question: &'a Review,
         requester: Option<&'a Requester>,
-    ) -> BoxFuture<'a, Result<Verdict, ReadFailure>> {
+    ) -> BoxFuture<'a, Result<AccessVerdict, ReadFailure>> {
         self.kubernetes.approvals().ask(question, requester).boxed()
     }
 
@@ -273,7 +274,7 @@ impl Cluster for Server {
             .into_iter();
         if let Some(object) = policies.find(|object| object.name == policy) {
             let seen = self.kubernetes.shared.last_heard(&object);
-            let seen = seen.map(|seen| Seen {
+            let seen = seen.map(|seen| SeenVersion {
                 uid: seen.uid().to_owned(),
                 version: seen.version,
             });

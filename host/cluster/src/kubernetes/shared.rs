@@ -1,12 +1,12 @@
 //! What the parts of one connection share: client, kinds, cache, listeners. Its locks are not held across an await.
 //! A listener queues topics, each only once, and reads the present state: its queue stays small however slow it is.
 
-use super::cache::{Asked, Cache, Known};
-use super::connect::Standing;
-use super::counts::Counts;
+use super::cache::{Cache, KnownObject, SentAt};
+use super::connect::ConnectionStanding;
+use super::counts::RequestCounts;
 use super::decode;
 use super::resources::Resources;
-use super::store::{Content, Fault};
+use super::store::{KeptContent, ObjectFault};
 use super::watched::Watched;
 use crate::ReadFailure;
 use kube::Client;
@@ -22,13 +22,13 @@ use transom_core::share::room;
 use transom_core::watches::Scope;
 
 /// What the parts of one connection share.
-pub(super) struct Shared {
+pub(super) struct SharedConnection {
     /// Name of the connection.
     pub(super) name: String,
     /// The client.
     pub(super) client: Client,
     /// The requests since the start.
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<RequestCounts>,
     /// The paths of kinds.
     pub(super) resources: Resources,
     /// The number of the next watch.
@@ -36,26 +36,26 @@ pub(super) struct Shared {
     /// Notified when a watch was listed completely, is found unreadable or is removed.
     pub(super) settled: Notify,
     /// Whether the API server has answered since the start.
-    pub(super) standing: watch::Receiver<Standing>,
+    pub(super) standing: watch::Receiver<ConnectionStanding>,
     cache: RwLock<Cache>,
-    feeds: Mutex<Vec<Weak<Feed>>>,
+    feeds: Mutex<Vec<Weak<ServerFeed>>>,
 }
 
 /// The state of the cache when a request was sent.
 pub(super) struct Asking {
-    asked: Asked,
+    asked: SentAt,
     /// The version of the object, if it was known to exist.
     version: Option<Box<str>>,
 }
 
-impl Shared {
+impl SharedConnection {
     /// Watches nothing yet.
     pub(super) fn new(
         name: &str,
         client: Client,
         resources: Resources,
-        counts: Arc<Counts>,
-        standing: watch::Receiver<Standing>,
+        counts: Arc<RequestCounts>,
+        standing: watch::Receiver<ConnectionStanding>,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl Shared {
 
     /// Changes the cache and notifies every listener, both under the lock, so that news arrive in the order of the
     /// changes.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Cache) -> Vec<News>) {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Cache) -> Vec<ServerNews>) {
         let mut cache = self.cache.writing();
         let news = change(&mut cache);
         if news.is_empty() {
@@ -130,8 +130,8 @@ impl Shared {
     }
 
     /// Adds a listener that is told what changes from now on.
-    pub(super) fn listen(&self) -> Arc<Feed> {
-        let feed = Arc::new(Feed::default());
+    pub(super) fn listen(&self) -> Arc<ServerFeed> {
+        let feed = Arc::new(ServerFeed::default());
         let _unchanged = self.cache();
         self.feeds.locked().push(Arc::downgrade(&feed));
         feed
@@ -150,9 +150,9 @@ impl Shared {
     pub(super) fn weigh(&self, reference: &ObjectRef) -> Option<usize> {
         let known = self.cache().find(reference);
         match known {
-            Known::Unknown | Known::There(_, Content::Name) => None,
-            Known::Absent | Known::There(_, Content::Fault(_)) => Some(0),
-            Known::There(_, Content::Body(bytes)) => Some(room::of_text(&bytes)),
+            KnownObject::Unknown | KnownObject::There(_, KeptContent::Name) => None,
+            KnownObject::Absent | KnownObject::There(_, KeptContent::Fault(_)) => Some(0),
+            KnownObject::There(_, KeptContent::Body(bytes)) => Some(room::of_text(&bytes)),
         }
     }
 
@@ -175,21 +175,27 @@ impl Shared {
         fault.map(|fault| failure(reference, fault))
     }
 
-    fn restore(reference: &ObjectRef, known: Known) -> Option<Result<Option<Object>, ReadFailure>> {
+    fn restore(
+        reference: &ObjectRef,
+        known: KnownObject,
+    ) -> Option<Result<Option<Object>, ReadFailure>> {
         Some(match known {
-            Known::Unknown | Known::There(_, Content::Name) => return None,
-            Known::Absent => Ok(None),
-            Known::There(version, Content::Body(bytes)) => {
+            KnownObject::Unknown | KnownObject::There(_, KeptContent::Name) => return None,
+            KnownObject::Absent => Ok(None),
+            KnownObject::There(version, KeptContent::Body(bytes)) => {
                 decode::restore(reference, &version, &bytes)
                     .map(Some)
                     .map_err(|fault| failure(reference, &fault))
             }
-            Known::There(_, Content::Fault(fault)) => Err(failure(reference, &fault)),
+            KnownObject::There(_, KeptContent::Fault(fault)) => Err(failure(reference, &fault)),
         })
     }
 
     /// The present state of a topic for a listener; `None` if there is nothing left to report.
-    pub(super) fn observation(&self, News { topic, gone }: &News) -> Option<Observation> {
+    pub(super) fn observation(
+        &self,
+        ServerNews { topic, gone }: &ServerNews,
+    ) -> Option<Observation> {
         match topic {
             Topic::Object(reference) => {
                 let heard = self.cache().heard(reference);
@@ -230,7 +236,7 @@ pub(super) enum Topic {
 
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct ServerNews {
     /// Its topic.
     pub(super) topic: Topic,
     /// Whether the object is gone. An object that is absent without this flag is only no longer watched, and not
@@ -240,7 +246,7 @@ pub(super) struct News {
 
 /// The pending news of one listener.
 #[derive(Default)]
-pub(super) struct Feed {
+pub(super) struct ServerFeed {
     queue: Mutex<Queue>,
     ready: Notify,
 }
@@ -251,11 +257,11 @@ struct Queue {
     gone: HashMap<Topic, bool>,
 }
 
-impl Feed {
+impl ServerFeed {
     /// Adds news; for each topic only the latest counts.
-    pub(super) fn push(&self, news: impl IntoIterator<Item = News>) {
+    pub(super) fn push(&self, news: impl IntoIterator<Item = ServerNews>) {
         let mut queue = self.queue.locked();
-        for News { topic, gone } in news {
+        for ServerNews { topic, gone } in news {
             if queue.gone.insert(topic.clone(), gone).is_none() {
                 queue.order.push_back(topic);
             }
@@ -265,21 +271,21 @@ impl Feed {
     }
 
     /// Takes the next news.
-    pub(super) fn pop(&self) -> Option<News> {
+    pub(super) fn pop(&self) -> Option<ServerNews> {
         let mut queue = self.queue.locked();
         let topic = queue.order.pop_front()?;
         let gone = queue.gone.remove(&topic).unwrap_or_default();
-        Some(News { topic, gone })
+        Some(ServerNews { topic, gone })
     }
 }
 
 /// The observations of a cluster: every change since this was made.
-pub struct Observations {
-    pub(super) shared: Arc<Shared>,
-    pub(super) feed: Arc<Feed>,
+pub struct ServerObservations {
+    pub(super) shared: Arc<SharedConnection>,
+    pub(super) feed: Arc<ServerFeed>,
 }
 
-impl Observations {
+impl ServerObservations {
     /// The next observation; waits until there is one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Observation {
         loop {
@@ -294,7 +300,7 @@ impl Observations {
 }
 
 /// Why an object cannot be read.
-pub(super) fn failure(reference: &ObjectRef, fault: &Fault) -> ReadFailure {
+pub(super) fn failure(reference: &ObjectRef, fault: &ObjectFault) -> ReadFailure {
     ReadFailure {
         reason: fault.reason,
         message: format!("failed to read {reference}: {}", fault.message),
@@ -307,10 +313,10 @@ mod tests {
 
     #[test]
     fn de_duplicates_by_key_and_keeps_the_latest_event() {
-        let feed = Feed::default();
+        let feed = ServerFeed::default();
         let topic =
             |name: &str| Topic::Object(Arc::new(ObjectRef::local("v1", "Secret", Some("n"), name)));
-        let news = |name: &str, gone: bool| News {
+        let news = |name: &str, gone: bool| ServerNews {
             topic: topic(name),
             gone,
         };

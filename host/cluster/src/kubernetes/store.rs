@@ -8,10 +8,10 @@ use transom_api::KnownReason;
 
 /// `namespace/name`, or `/name` for a cluster-scoped object. Sorts by namespace, and takes a third of the memory of an
 /// `ObjectRef`.
-pub(super) type Key = Box<str>;
+pub(super) type StoreKey = Box<str>;
 
 /// The key of an object.
-pub(super) fn key(namespace: Option<&str>, name: &str) -> Key {
+pub(super) fn key(namespace: Option<&str>, name: &str) -> StoreKey {
     format!("{}/{name}", namespace.unwrap_or_default()).into()
 }
 
@@ -26,7 +26,7 @@ pub(super) fn parts(key: &str) -> (Option<&str>, &str) {
 
 /// Why one object cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct ObjectFault {
     /// In one word.
     pub(super) reason: KnownReason,
     /// What is wrong. Contains no value of the object.
@@ -35,16 +35,16 @@ pub(super) struct Fault {
 
 /// What is kept of an object.
 #[derive(Clone, PartialEq)]
-pub(super) enum Content {
+pub(super) enum KeptContent {
     /// Compact JSON without the version: equal bytes mean that no reader can see a change.
     Body(Arc<[u8]>),
     /// The object exists, but cannot be used.
-    Fault(Arc<Fault>),
+    Fault(Arc<ObjectFault>),
     /// The object exists, and nothing of it is kept.
     Name,
 }
 
-impl fmt::Debug for Content {
+impl fmt::Debug for KeptContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Body(bytes) => write!(f, "Body({} bytes)", bytes.len()),
@@ -58,11 +58,11 @@ impl fmt::Debug for Content {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Item {
     /// Which object.
-    pub(super) key: Key,
+    pub(super) key: StoreKey,
     /// Its version.
     pub(super) version: Box<str>,
     /// What is kept of it.
-    pub(super) content: Content,
+    pub(super) content: KeptContent,
     /// Whether it carries the agent's label.
     pub(super) ours: bool,
 }
@@ -75,11 +75,11 @@ const TOLD: Moment = 0;
 
 /// One object in the store.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct StoredObject {
     /// Its version.
     pub(super) version: Box<str>,
     /// What is kept of it.
-    pub(super) content: Content,
+    pub(super) content: KeptContent,
     /// Whether it carries the agent's label.
     pub(super) ours: bool,
     /// When an answer reported it; `TOLD` once the watch has reported this version.
@@ -104,10 +104,10 @@ struct Tombstone {
 /// The objects of one watch.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    objects: BTreeMap<Key, Kept>,
+    objects: BTreeMap<StoreKey, StoredObject>,
     /// Objects that are gone according to answers, until the watch reports it. An object that the watch reported as
     /// gone needs no entry: only answers newer than `position` count.
-    tombstones: BTreeMap<Key, Tombstone>,
+    tombstones: BTreeMap<StoreKey, Tombstone>,
     /// Whether some tombstone has no `held` version: the watch has no end of that object left to report.
     strangers: bool,
     /// The version up to which the watch has reported everything; empty before the first complete list.
@@ -235,10 +235,10 @@ impl Store {
 
     /// A list ended at a version. Returns the objects that are gone: those that it did not contain, except those that
     /// an answer reported after the list began and at a newer version.
-    pub(super) fn end_list(&mut self, version: &str) -> Vec<(Key, Kept)> {
+    pub(super) fn end_list(&mut self, version: &str) -> Vec<(StoreKey, StoredObject)> {
         let (round, begun) = (self.round, self.begun);
-        let later = |kept: &Kept| kept.learnt > begun && newer(&kept.version, version);
-        let stale = |_: &Key, kept: &mut Kept| kept.round != round && !later(kept);
+        let later = |kept: &StoredObject| kept.learnt > begun && newer(&kept.version, version);
+        let stale = |_: &StoreKey, kept: &mut StoredObject| kept.round != round && !later(kept);
         let gone = self.objects.extract_if(.., stale).collect();
         self.tombstones.retain(|_, tombstone| {
             if tombstone.round != round {
@@ -291,13 +291,16 @@ impl Store {
     }
 
     /// One object.
-    pub(super) fn get(&self, key: &str) -> Option<&Kept> {
+    pub(super) fn get(&self, key: &str) -> Option<&StoredObject> {
         self.objects.get(key)
     }
 
     /// Every object, or every object of a namespace.
-    pub(super) fn iter(&self, namespace: Option<&str>) -> impl Iterator<Item = (&Key, &Kept)> {
-        let first: Key = namespace
+    pub(super) fn iter(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = (&StoreKey, &StoredObject)> {
+        let first: StoreKey = namespace
             .map(|namespace| format!("{namespace}/"))
             .unwrap_or_default()
             .into();
@@ -325,7 +328,7 @@ impl Store {
             Some(before) => before.round,
             None => self.round.wrapping_sub(1),
         };
-        let kept = Kept {
+        let kept = StoredObject {
             version,
             content,
             ours,
@@ -349,7 +352,7 @@ mod tests {
     use super::*;
 
     fn item(name: &str, version: u32, text: &str) -> Item {
-        let content = Content::Body(text.as_bytes().into());
+        let content = KeptContent::Body(text.as_bytes().into());
         Item {
             key: key(Some("n"), name),
             version: version.to_string().into(),
@@ -358,7 +361,7 @@ mod tests {
         }
     }
 
-    fn names(gone: &[(Key, Kept)]) -> Vec<&str> {
+    fn names(gone: &[(StoreKey, StoredObject)]) -> Vec<&str> {
         gone.iter().map(|(key, _)| parts(key).1).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Reads watches, pages and single answers of one API server, with limits of time and size.
 
-use super::cause::Cause;
+use super::cause::RequestFailure;
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use http::Request;
 use kube::Client;
@@ -22,35 +22,35 @@ const PAGE_BYTES: usize = 16_777_216;
 
 /// Why an answer was not read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum UnfitAnswer {
     /// It is larger than the limit.
     TooLarge,
     /// It was not complete after this time.
     Late(Duration),
 }
 
-impl Unfit {
+impl UnfitAnswer {
     /// The cause of the failure.
-    pub(super) fn cause(self) -> Cause {
+    pub(super) fn cause(self) -> RequestFailure {
         match self {
-            Self::TooLarge => Cause::malformed(),
-            Self::Late(after) => Cause::late(after),
+            Self::TooLarge => RequestFailure::malformed(),
+            Self::Late(after) => RequestFailure::late(after),
         }
     }
 }
 
 /// A complete answer.
-pub(super) type Fetched = Result<Vec<u8>, Unfit>;
+pub(super) type Fetched = Result<Vec<u8>, UnfitAnswer>;
 
 /// The lines of a watch.
-pub(super) struct Lines<R> {
+pub(super) struct WatchLines<R> {
     reader: R,
     line: Vec<u8>,
 }
 
 /// What is requested of each object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum RequestedPart {
     /// The whole object.
     Whole,
     /// Its metadata.
@@ -62,31 +62,31 @@ pub(super) async fn watch(
     client: &Client,
     path: &str,
     params: &WatchParams,
-    (part, version): (Part, &str),
-) -> Result<Lines<impl AsyncBufRead + Unpin + use<>>, Cause> {
+    (part, version): (RequestedPart, &str),
+) -> Result<WatchLines<impl AsyncBufRead + Unpin + use<>>, RequestFailure> {
     let request = kube::core::Request::new(path);
     let request = match part {
-        Part::Whole => request.watch(params, version),
-        Part::Metadata => request.watch_metadata(params, version),
+        RequestedPart::Whole => request.watch(params, version),
+        RequestedPart::Metadata => request.watch_metadata(params, version),
     };
-    let request = request.map_err(|error| Cause::of(&kube::Error::BuildRequest(error)))?;
+    let request = request.map_err(|error| RequestFailure::of(&kube::Error::BuildRequest(error)))?;
     let answer = timeout(ANSWER, client.request_stream(request)).await;
     let reader = answer
-        .map_err(|_| Cause::late(ANSWER))?
-        .map_err(|error| Cause::of(&error))?;
-    Ok(Lines {
+        .map_err(|_| RequestFailure::late(ANSWER))?
+        .map_err(|error| RequestFailure::of(&error))?;
+    Ok(WatchLines {
         reader: Box::pin(reader),
         line: Vec::new(),
     })
 }
 
-impl<R: AsyncBufRead + Unpin> Lines<R> {
+impl<R: AsyncBufRead + Unpin> WatchLines<R> {
     /// The next line; `None` when the API server ended the watch.
-    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, Cause> {
+    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, RequestFailure> {
         let read = timeout(SILENCE, read_line(&mut self.reader, &mut self.line)).await;
         let complete = read
-            .map_err(|_| Cause::silent(SILENCE))?
-            .map_err(Cause::cut)?;
+            .map_err(|_| RequestFailure::silent(SILENCE))?
+            .map_err(RequestFailure::cut)?;
         Ok(complete.then_some(self.line.as_slice()))
     }
 }
@@ -96,7 +96,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
 async fn read_line(
     reader: &mut (impl AsyncBufRead + Unpin),
     line: &mut Vec<u8>,
-) -> Result<bool, Cause> {
+) -> Result<bool, RequestFailure> {
     line.clear();
     // Frees the memory of a huge line before.
     line.shrink_to(65_536);
@@ -104,7 +104,7 @@ async fn read_line(
         let bytes = reader
             .fill_buf()
             .await
-            .map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+            .map_err(|error| RequestFailure::of(&kube::Error::ReadEvents(error)))?;
         if bytes.is_empty() {
             return Ok(false);
         }
@@ -116,7 +116,7 @@ async fn read_line(
             return Ok(true);
         }
         if line.len() > LINE_BYTES {
-            return Err(Cause::new(
+            return Err(RequestFailure::new(
                 KnownReason::ReadFailed,
                 format!("a line of the watch is longer than {LINE_BYTES} bytes"),
             ));
@@ -129,18 +129,22 @@ pub(super) async fn page(
     client: &Client,
     path: &str,
     params: &ListParams,
-    part: Part,
-) -> Result<Fetched, Cause> {
+    part: RequestedPart,
+) -> Result<Fetched, RequestFailure> {
     let request = kube::core::Request::new(path);
     let request = match part {
-        Part::Whole => request.list(params),
-        Part::Metadata => request.list_metadata(params),
+        RequestedPart::Whole => request.list(params),
+        RequestedPart::Metadata => request.list_metadata(params),
     };
     fetch(client, request, PAGE_BYTES, PAGE).await
 }
 
 /// Requests one object.
-pub(super) async fn get(client: &Client, path: &str, name: &str) -> Result<Fetched, Cause> {
+pub(super) async fn get(
+    client: &Client,
+    path: &str,
+    name: &str,
+) -> Result<Fetched, RequestFailure> {
     let request = kube::core::Request::new(path).get(name, &GetParams::default());
     fetch(client, request, LINE_BYTES, ANSWER).await
 }
@@ -151,24 +155,24 @@ async fn fetch(
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     limit: usize,
     deadline: Duration,
-) -> Result<Fetched, Cause> {
-    let request = request.map_err(|error| Cause::of(&kube::Error::BuildRequest(error)))?;
+) -> Result<Fetched, RequestFailure> {
+    let request = request.map_err(|error| RequestFailure::of(&kube::Error::BuildRequest(error)))?;
     let read = async {
         let answer = client.request_stream(request).await;
-        let mut reader = std::pin::pin!(answer.map_err(|error| Cause::of(&error))?);
+        let mut reader = std::pin::pin!(answer.map_err(|error| RequestFailure::of(&error))?);
         let mut bytes = Vec::new();
         // `read_to_end` would zero all spare capacity at every packet.
         loop {
             let some = reader
                 .fill_buf()
                 .await
-                .map_err(|error| Cause::of(&kube::Error::ReadEvents(error)))?;
+                .map_err(|error| RequestFailure::of(&kube::Error::ReadEvents(error)))?;
             let many = some.len();
             if many == 0 {
                 return Ok(Ok(bytes));
             }
             if bytes.len() + many > limit {
-                return Ok(Err(Unfit::TooLarge));
+                return Ok(Err(UnfitAnswer::TooLarge));
             }
             bytes.extend_from_slice(some);
             reader.consume_unpin(many);
@@ -176,5 +180,5 @@ async fn fetch(
     };
     timeout(deadline, read)
         .await
-        .unwrap_or(Ok(Err(Unfit::Late(deadline))))
+        .unwrap_or(Ok(Err(UnfitAnswer::Late(deadline))))
 }

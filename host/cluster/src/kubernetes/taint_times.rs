@@ -20,12 +20,12 @@ const RESOURCE: &str = "managedclusters";
 /// Whether a webhook sets the times of taints, by the last lookup.
 pub(super) struct TaintTimes {
     sender: Sender,
-    found: Mutex<Found>,
+    found: Mutex<FoundWebhooks>,
 }
 
 /// The webhooks that receive every update of a managed cluster.
 #[derive(Default)]
-struct Found {
+struct FoundWebhooks {
     /// When they were last looked up.
     at: Option<Instant>,
     /// Their names; `None` until a lookup has succeeded.
@@ -34,7 +34,7 @@ struct Found {
     idle: Option<Vec<String>>,
 }
 
-impl Found {
+impl FoundWebhooks {
     /// While no lookup has succeeded, times are left to a webhook, unless a taint was already left without one. A
     /// webhook would refuse a time that the agent sets, and with it the taint, while a cluster with or without a
     /// webhook accepts a taint without a time.
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn stops_waiting_for_webhooks_that_left_a_taint_without_a_time() {
         let names = |name: &str| Some(installed(&list(name, &[GROUP], &[RESOURCE], &["UPDATE"])));
-        let mut found = Found::default();
+        let mut found = FoundWebhooks::default();
         assert!(found.by_webhook(), "nothing is known");
         found.names = names("kyverno");
         assert!(found.by_webhook());

@@ -1,7 +1,7 @@
 //! One watch as the cache holds it: what it covers, its objects, and its state.
 
-use super::shared::News;
-use super::store::{Fault, Store};
+use super::shared::ServerNews;
+use super::store::{ObjectFault, Store};
 use std::sync::Arc;
 use std::time::Instant;
 use transom_api::KnownReason;
@@ -24,9 +24,9 @@ pub(super) struct Watched {
     pub(super) synced: bool,
     /// News of its first list, held back until the list ends, so that a listener that is told of one object finds all
     /// of them in the cache.
-    pub(super) untold: Vec<News>,
+    pub(super) untold: Vec<ServerNews>,
     /// Why it cannot be followed now.
-    pub(super) failure: Option<Fault>,
+    pub(super) failure: Option<ObjectFault>,
     /// Whether `failure` only says that the API server has not answered since the start. Void once it has answered.
     pub(super) away: bool,
     /// Whether `failure` stays until a stream works, because streams opened and then failed.
@@ -74,8 +74,8 @@ impl Watched {
         self.synced && self.is_whole() || self.is_missing()
     }
 
-    /// Whether an object that both cover does not exist if it is in neither store: the selector of one is the opposite of
-    /// the other's.
+    /// Whether an object that both cover does not exist if it is in neither store: the selector of one is the opposite
+    /// of the other's.
     pub(super) fn know_all(&self, other: &Self) -> bool {
         let listed = |one: &Self| one.synced && one.scope.fields.is_none();
         let labels = self.scope.labels.as_ref().zip(other.scope.labels.as_ref());
@@ -85,7 +85,7 @@ impl Watched {
 
     /// Whether its kind is not served and the store is empty: then there are no objects.
     pub(super) fn is_missing(&self) -> bool {
-        let missing = |fault: &Fault| fault.reason == KnownReason::KindMissing;
+        let missing = |fault: &ObjectFault| fault.reason == KnownReason::KindMissing;
         self.failure.as_ref().is_some_and(missing) && self.store.len() == 0
     }
 

@@ -1,9 +1,9 @@
 //! The life cycle of a watch: wanted, listed, resumed, stopped; and its health, for readiness and metrics.
 
 use super::cache::Cache;
-use super::cause::Cause;
-use super::shared::{News, Shared, Topic};
-use super::store::Fault;
+use super::cause::RequestFailure;
+use super::shared::{ServerNews, SharedConnection, Topic};
+use super::store::ObjectFault;
 use super::watched::Watched;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ pub struct WatchHealth {
     pub silent_seconds: u64,
 }
 
-impl Shared {
+impl SharedConnection {
     /// Adds a watch and returns its number. It replaces a watch of the same scope: the objects stay and are listed
     /// anew.
     pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep) -> u64 {
@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// A watch ended early; `told` if its failure is reported, `opened` if its stream was open.
-    pub(super) fn stopped(&self, number: u64, cause: &Cause, told: bool, opened: bool) {
+    pub(super) fn stopped(&self, number: u64, cause: &RequestFailure, told: bool, opened: bool) {
         self.with(number, |watched| {
             watched.restarts += 1;
             watched.answered = false;
@@ -202,19 +202,19 @@ impl Shared {
         }
     }
 
-    fn with(&self, number: u64, change: impl FnOnce(&mut Watched) -> Vec<News>) {
+    fn with(&self, number: u64, change: impl FnOnce(&mut Watched) -> Vec<ServerNews>) {
         self.change(|cache| cache.watch(number).map(change).unwrap_or_default());
     }
 }
 
 /// Marks a watch as failed; returns news if the reason is new.
-fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<News> {
+fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<ServerNews> {
     let message = format!("failed to watch {}: {message}", watched.scope.kind);
     let known = watched
         .failure
         .as_ref()
         .is_some_and(|fault| fault.reason == reason);
-    (watched.failure, watched.away) = (Some(Fault { reason, message }), false);
+    (watched.failure, watched.away) = (Some(ObjectFault { reason, message }), false);
     if known {
         Vec::new()
     } else {
@@ -222,9 +222,10 @@ fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<News
     }
 }
 
-/// The API server answered to a watch. That ends its failure, unless its streams open and then fail: they would clear the
-/// report with every attempt. What failed to read it meanwhile is told also then: it may take minutes to be sure of a stream.
-fn answered(watched: &mut Watched) -> Vec<News> {
+/// The API server answered to a watch. That ends its failure, unless its streams open and then fail: they would clear
+/// the report with every attempt. What failed to read it meanwhile is told also then: it may take minutes to be sure of
+/// a stream.
+fn answered(watched: &mut Watched) -> Vec<ServerNews> {
     if !watched.in_doubt {
         return cleared(watched);
     }
@@ -233,15 +234,15 @@ fn answered(watched: &mut Watched) -> Vec<News> {
     is_new.then(|| answer(watched)).into_iter().collect()
 }
 
-fn answer(watched: &Watched) -> News {
-    News {
+fn answer(watched: &Watched) -> ServerNews {
+    ServerNews {
         topic: Topic::Answer(Arc::clone(&watched.scope)),
         gone: false,
     }
 }
 
 /// Marks a watch as healthy; returns news if it had failed.
-fn cleared(watched: &mut Watched) -> Vec<News> {
+fn cleared(watched: &mut Watched) -> Vec<ServerNews> {
     watched.last_word = Instant::now();
     (watched.in_doubt, watched.answered) = (false, false);
     let failed = watched.failure.take().is_some();
@@ -252,8 +253,8 @@ fn cleared(watched: &mut Watched) -> Vec<News> {
     }
 }
 
-fn about(watched: &Watched) -> News {
-    News {
+fn about(watched: &Watched) -> ServerNews {
+    ServerNews {
         topic: Topic::Watch(Arc::clone(&watched.scope)),
         gone: false,
     }

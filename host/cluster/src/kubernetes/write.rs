@@ -6,16 +6,16 @@ pub(super) mod failure;
 mod request;
 
 use super::Kubernetes;
-use super::counts::{Counts, Purpose};
+use super::counts::{Purpose, RequestCounts};
 use super::events::Events;
 use super::lease::Leading;
 use super::policy_status::PolicyStatuses;
 use super::resources::{Resource, Resources, Unresolved};
-use super::send::{Refusal, Sender, TIMEOUT};
+use super::send::{RequestRefusal, Sender, TIMEOUT};
 use super::taint_times::TaintTimes;
-use answer::Standing;
+use answer::WebhookChanges;
 use kube::Client;
-use request::Part;
+use request::WrittenPart;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::timeout;
@@ -87,7 +87,7 @@ impl Kubernetes {
 pub struct Writer {
     sender: Sender,
     resources: Resources,
-    standing: Standing,
+    standing: WebhookChanges,
     taint_times: TaintTimes,
     read_only: bool,
 }
@@ -100,7 +100,7 @@ impl Writer {
             taint_times: TaintTimes::new(sender.clone()),
             sender,
             resources,
-            standing: Standing::default(),
+            standing: WebhookChanges::default(),
             read_only,
         }
     }
@@ -111,7 +111,7 @@ impl Writer {
     }
 
     /// The requests since the start, of this writer and of all that share its sender.
-    pub fn counts(&self) -> &Arc<Counts> {
+    pub fn counts(&self) -> &Arc<RequestCounts> {
         self.sender.counts()
     }
 
@@ -178,7 +178,7 @@ impl Writer {
     async fn send(
         &self,
         policy: &str,
-        part: &Part<'_>,
+        part: &WrittenPart<'_>,
         resource: &Resource,
     ) -> Result<Option<Value>, WriteFailure> {
         let step = &*part.step;
@@ -212,7 +212,7 @@ impl Writer {
     async fn resource_for(
         &self,
         step: &Step,
-        parts: &[Part<'_>],
+        parts: &[WrittenPart<'_>],
     ) -> Result<Arc<Resource>, WriteFailure> {
         let resource = self.resource(step).await?;
         let mut subresources = parts.iter().filter_map(|part| part.subresource);
@@ -234,17 +234,19 @@ impl Writer {
         .await
         {
             Ok(Ok(resource)) => Ok(resource),
-            Ok(Err(Unresolved::Missing | Unresolved::Elsewhere(_))) => refused(Refusal::Answered {
-                code: 404,
-                status: None,
-                pause_ms: None,
-            }),
-            Ok(Err(Unresolved::Failed(error))) => refused(Refusal::of(error)),
-            Err(_) => refused(Refusal::late()),
+            Ok(Err(Unresolved::Missing | Unresolved::Elsewhere(_))) => {
+                refused(RequestRefusal::Answered {
+                    code: 404,
+                    status: None,
+                    pause_ms: None,
+                })
+            }
+            Ok(Err(Unresolved::Failed(error))) => refused(RequestRefusal::of(error)),
+            Err(_) => refused(RequestRefusal::late()),
         }
     }
 
-    fn refused(&self, step: &Step, refusal: &Refusal) -> WriteFailure {
+    fn refused(&self, step: &Step, refusal: &RequestRefusal) -> WriteFailure {
         let target = step.target();
         if failure::of_kind(refusal) {
             self.resources.forget(&target.api_version, &target.kind);

@@ -4,8 +4,8 @@ use crate::support::{Folder, create, done, map, map_ref, secret, secret_ref};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use transom_api::KnownReason;
-use transom_cluster::directory::{Directory, DirectoryOptions, Limits};
-use transom_cluster::{Cluster, Read};
+use transom_cluster::directory::{Directory, DirectoryOptions, SizeLimits};
+use transom_cluster::{Cluster, ReadResult};
 use transom_core::observation::Observation;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
@@ -16,11 +16,11 @@ use transom_core::work::Key;
 const SECRET_FILE: &str = ".transom/objects/n/Secret.s.yaml";
 
 /// A directory answers every read at once.
-fn confirm(cluster: &dyn Cluster, object: &ObjectRef) -> Read {
+fn confirm(cluster: &dyn Cluster, object: &ObjectRef) -> ReadResult {
     cluster.confirm(object).now_or_never().unwrap()
 }
 
-fn value(read: Read) -> Option<Value> {
+fn value(read: ReadResult) -> Option<Value> {
     Some(read.unwrap()?.body["data"]["x"].clone())
 }
 
@@ -151,7 +151,7 @@ fn stamped(name: &str) -> String {
 
 #[test]
 fn observes_the_wanted_kinds_and_what_the_agent_made() {
-    let directory = Directory::from_bytes("local", "-", b"", Limits::default());
+    let directory = Directory::from_bytes("local", "-", b"", SizeLimits::default());
     let cluster: &dyn Cluster = &directory;
     let scope = |kind: &str| Scope {
         api_version: "v1".to_owned(),

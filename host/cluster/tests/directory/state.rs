@@ -5,7 +5,7 @@ use serde_json::json;
 use std::path::Path;
 use transom_api::KnownReason;
 use transom_cluster::Cluster as _;
-use transom_cluster::directory::{Directory, DirectoryOptions, Limits, OpenError};
+use transom_cluster::directory::{Directory, DirectoryOptions, OpenError, SizeLimits};
 use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 
@@ -187,9 +187,9 @@ fn refuses_what_is_too_large() {
         limits,
         ..folder.options()
     };
-    let object = Directory::open(limits(Limits {
+    let object = Directory::open(limits(SizeLimits {
         object_bytes: 1000,
-        ..Limits::default()
+        ..SizeLimits::default()
     }))
     .unwrap();
     assert_eq!(
@@ -198,9 +198,9 @@ fn refuses_what_is_too_large() {
     );
     drop(object);
     let again = || {
-        Directory::open(limits(Limits {
+        Directory::open(limits(SizeLimits {
             file_bytes: 1000,
-            ..Limits::default()
+            ..SizeLimits::default()
         }))
     };
     // Between its fork and its exec a program that another test starts holds the lock, too.
@@ -302,13 +302,13 @@ fn reads_a_single_file_or_bytes_like_a_directory() {
         told(&Directory::open(options).unwrap()),
         ["ConfigMap n/a", "synced"]
     );
-    let bytes = Directory::from_bytes("hub", "-", map("a", "1").as_bytes(), Limits::default());
+    let bytes = Directory::from_bytes("hub", "-", map("a", "1").as_bytes(), SizeLimits::default());
     let there = ObjectRef {
         cluster: "hub".to_owned(),
         ..map_ref("a")
     };
     assert_eq!(read(&bytes, &there).unwrap().body["data"], json!({"x": 1}));
-    let broken = Directory::from_bytes("hub", "stdin", b"{", Limits::default());
+    let broken = Directory::from_bytes("hub", "stdin", b"{", SizeLimits::default());
     assert_eq!(told(&broken), ["ManifestInvalid stdin", "synced"]);
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use transom_cluster::Cluster as _;
-use transom_cluster::directory::{Directory, DirectoryOptions, Observations};
+use transom_cluster::directory::{Directory, DirectoryObservations, DirectoryOptions};
 use transom_core::observation::Observation;
 
 /// Long enough for any machine; only a failing test waits this long.
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) struct Watched {
     pub(crate) folder: Folder,
     pub(crate) directory: Directory,
-    observations: Observations,
+    observations: DirectoryObservations,
     runtime: Runtime,
     marks: usize,
 }

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use transom_api::{KnownReason, State};
-use transom_cluster::kubernetes::{Purpose, Seen, Verb};
+use transom_cluster::kubernetes::{Purpose, SeenVersion, Verb};
 use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
@@ -252,14 +252,14 @@ async fn a_policy_status_is_written_only_to_the_object_that_was_observed() -> Re
     manifest["metadata"] = json!({"name": "remade"});
     let first = scene.foreign(manifest.clone()).await?;
     let seen = |object: &Object| {
-        Some(Seen {
+        Some(SeenVersion {
             uid: object.uid().to_owned(),
             version: object.version.clone(),
         })
     };
     let statuses = scene.agent.writer().policy_statuses();
     let failures = Mutex::new(Vec::new());
-    let write = async |seen: Option<Seen>, message: &str| {
+    let write = async |seen: Option<SeenVersion>, message: &str| {
         let condition = json!({"type": "Loaded", "status": "True", "reason": "Loaded", "message": message,
             "lastTransitionTime": "2026-11-21T08:15:30Z"});
         statuses.publish("remade", seen, json!({"conditions": [condition]}));

@@ -1,5 +1,5 @@
-//! Creates, updates, patches and deletes: they change exactly the owned fields, and nothing if the object exists already
-//! or differs from what was read.
+//! Creates, updates, patches and deletes: they change exactly the owned fields, and nothing if the object exists
+//! already or differs from what was read.
 
 use crate::support::*;
 use anyhow::{Context as _, Result};

@@ -1,5 +1,5 @@
-//! Lists and changes: what is stored, and what is requested. A list comes page by page, then a watch from its end, without
-//! a second list.
+//! Lists and changes: what is stored, and what is requested. A list comes page by page, then a watch from its end,
+//! without a second list.
 
 use crate::support::*;
 use anyhow::Result;
@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
-use transom_cluster::kubernetes::{Observations, Purpose, Verb};
+use transom_cluster::kubernetes::{Purpose, ServerObservations, Verb};
 use transom_core::observation::Observation;
 use transom_core::policy::selector::Selector;
 use transom_core::projection::Paths;
@@ -16,7 +16,7 @@ use transom_core::watches::{Keep, Scope, Watches};
 use transom_test_cluster::{Line, Mark, wait};
 
 /// Waits until an object is reported with a text in `data.text`.
-async fn text(changes: &mut Observations, name: &str, text: &str) -> Result<()> {
+async fn text(changes: &mut ServerObservations, name: &str, text: &str) -> Result<()> {
     told(changes, &format!("{name} with {text}"), |told| match told {
         Observation::Present(object) if object.reference.name == name => {
             (object.data("text") == Some(&json!(text))).then_some(())

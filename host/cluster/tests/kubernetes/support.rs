@@ -1,5 +1,5 @@
-//! One API server for all tests that leave it as it is, a namespace for each test, connections with the permissions of an
-//! agent, and waits for what they observe.
+//! One API server for all tests that leave it as it is, a namespace for each test, connections with the permissions of
+//! an agent, and waits for what they observe.
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 use tokio::time::timeout;
 use transom_api::{KnownReason, labels};
-use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Observations};
+use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, ServerObservations};
 use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::plan::{Step, WriteFailure};
@@ -398,7 +398,7 @@ pub(crate) fn managers(object: &Object) -> BTreeMap<(String, String), Value> {
 
 /// Waits for the first observation for which the function returns a value.
 pub(crate) async fn told<T>(
-    changes: &mut Observations,
+    changes: &mut ServerObservations,
     what: &str,
     mut look: impl FnMut(&Observation) -> Option<T>,
 ) -> Result<T> {
@@ -415,7 +415,7 @@ pub(crate) async fn told<T>(
 }
 
 /// Waits until a reference is reported as gone.
-pub(crate) async fn gone(changes: &mut Observations, reference: &ObjectRef) -> Result<()> {
+pub(crate) async fn gone(changes: &mut ServerObservations, reference: &ObjectRef) -> Result<()> {
     told(changes, &format!("{reference} gone"), |told| {
         (*told == Observation::Gone(reference.clone())).then_some(())
     })
@@ -424,7 +424,7 @@ pub(crate) async fn gone(changes: &mut Observations, reference: &ObjectRef) -> R
 
 /// Waits until something unreadable is reported, with its reason and place.
 pub(crate) async fn unreadable(
-    changes: &mut Observations,
+    changes: &mut ServerObservations,
     word: transom_api::KnownReason,
 ) -> Result<String> {
     told(changes, word.as_str(), |told| match told {
@@ -437,7 +437,7 @@ pub(crate) async fn unreadable(
 }
 
 /// Waits until a place is reported as readable again.
-pub(crate) async fn readable(changes: &mut Observations, place: &str) -> Result<()> {
+pub(crate) async fn readable(changes: &mut ServerObservations, place: &str) -> Result<()> {
     told(changes, "readable", |told| {
         (*told == Observation::Readable(place.to_owned())).then_some(())
     })

@@ -1,5 +1,5 @@
-//! Webhooks that refuse, break, or change writes: each has its reason, and no write repeats forever. One of them, that of
-//! Open Cluster Management, sets the times of taints; it is reproduced as measured.
+//! Webhooks that refuse, break, or change writes: each has its reason, and no write repeats forever. One of them, that
+//! of Open Cluster Management, sets the times of taints; it is reproduced as measured.
 
 use crate::planned::planned;
 use crate::support::*;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use transom_api::KnownReason;
-use transom_core::contract::taints::{Decision, Effect, Wanted};
+use transom_core::contract::taints::{Decision, Effect, WantedTaint};
 use transom_core::object::Object;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Step, TimeAdded};
@@ -178,8 +178,8 @@ const GROUP: &str = "cluster.open-cluster-management.io";
 const MANAGED: &str = "cluster.open-cluster-management.io/v1";
 
 /// A taint as a guest wants it, without its time.
-fn wanted(key: &str) -> Wanted {
-    Wanted {
+fn wanted(key: &str) -> WantedTaint {
+    WantedTaint {
         key: key.to_owned(),
         value: String::new(),
         effect: Effect::NoSelect,
@@ -201,7 +201,7 @@ fn policy() -> Policy {
 }
 
 /// The step that gives a cluster these taints, as the agent plans it.
-fn step(primary: &Object, wanted: &[Wanted], time_added: TimeAdded) -> Step {
+fn step(primary: &Object, wanted: &[WantedTaint], time_added: TimeAdded) -> Step {
     let answer = Decision::Own(wanted.to_vec());
     let planning = (&Contentions::default(), 0);
     let plan = planned(&policy(), primary, &answer, time_added, planning);

@@ -15,7 +15,7 @@ const MAX_SCHEMA: usize = 256 * 1024;
 
 /// A loaded guest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guest {
+pub struct GuestFacts {
     /// Digest of the component: `sha256:<hex>`.
     pub digest: Arc<str>,
     /// Digest of the manifest by which it was pulled from a registry, where that is known: what its tag meant then.
@@ -31,7 +31,7 @@ pub struct Guest {
     nothing: Declared,
 }
 
-impl Guest {
+impl GuestFacts {
     /// Takes in a guest's description: compiles its paths, indexes its reasons.
     ///
     /// # Errors
@@ -184,8 +184,8 @@ mod tests {
     /// A change that makes a description invalid.
     type Damage<'a> = &'a dyn Fn(&mut Description);
 
-    fn load(description: Description) -> Result<Guest, Failure> {
-        Guest::load("sha256:1", description, &Map::new())
+    fn load(description: Description) -> Result<GuestFacts, Failure> {
+        GuestFacts::load("sha256:1", description, &Map::new())
     }
 
     #[test]

@@ -10,7 +10,7 @@ use transom_api::KnownReason;
 
 /// A policy to load, with its active revision.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct LoadCandidate<'a> {
     /// Its newest revision.
     pub newest: &'a Policy,
     /// The active revision, if there is one.
@@ -19,7 +19,7 @@ pub struct Candidate<'a> {
     pub created_seconds: Option<i64>,
 }
 
-impl<'a> Candidate<'a> {
+impl<'a> LoadCandidate<'a> {
     /// Decides which policy keeps a key: the one whose active revision owns it, then the oldest, then the first by
     /// name.
     fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
@@ -35,7 +35,7 @@ impl<'a> Candidate<'a> {
 /// The candidates whose newest revision is refused, each with `TaintKeyTaken` and the policy that keeps the key. The
 /// active revision of a refused candidate goes on and keeps its keys. The order of the candidates does not change
 /// the answer.
-pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
+pub fn refused(candidates: &[LoadCandidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     let mut refused = BTreeSet::new();
     while let Some(found) = Some(losers(candidates, &refused)).filter(|found| !found.is_empty()) {
         refused.extend(found);
@@ -52,7 +52,7 @@ pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     {
         refused.remove(&waiting.remove(free).newest.name);
     }
-    let refusal = |one: &&Candidate<'_>| taken(candidates, &refused, one.newest);
+    let refusal = |one: &&LoadCandidate<'_>| taken(candidates, &refused, one.newest);
     waiting
         .iter()
         .filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?)))
@@ -60,7 +60,7 @@ pub fn refused(candidates: &[Candidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
 }
 
 /// The revision that a candidate works with: its newest, or the active one where the newest is refused.
-fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
+fn works<'a>(candidate: &LoadCandidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
     if refused.contains(&candidate.newest.name) {
         candidate.active
     } else {
@@ -69,8 +69,8 @@ fn works<'a>(candidate: &Candidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<
 }
 
 /// The candidates, not refused yet, that lose a key to another one.
-fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
-    let mut owners: BTreeMap<(&str, &str), Vec<&Candidate<'_>>> = BTreeMap::new();
+fn losers(candidates: &[LoadCandidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+    let mut owners: BTreeMap<(&str, &str), Vec<&LoadCandidate<'_>>> = BTreeMap::new();
     for candidate in candidates {
         if let Some(policy) = works(candidate, refused) {
             for key in policy.taint_keys() {
@@ -93,7 +93,7 @@ fn losers(candidates: &[Candidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc
 
 /// The refusal of a policy when another working policy owns one of its keys.
 fn taken(
-    candidates: &[Candidate<'_>],
+    candidates: &[LoadCandidate<'_>],
     refused: &BTreeSet<Arc<str>>,
     policy: &Policy,
 ) -> Option<Refusal> {
@@ -135,8 +135,8 @@ mod tests {
         policy(&manifest)
     }
 
-    fn new(newest: &Policy) -> Candidate<'_> {
-        Candidate {
+    fn new(newest: &Policy) -> LoadCandidate<'_> {
+        LoadCandidate {
             newest,
             active: None,
             created_seconds: None,
@@ -148,8 +148,8 @@ mod tests {
     }
 
     /// A candidate with an active revision.
-    fn working<'a>(active: &'a Policy, candidate: Candidate<'a>) -> Candidate<'a> {
-        Candidate {
+    fn working<'a>(active: &'a Policy, candidate: LoadCandidate<'a>) -> LoadCandidate<'a> {
+        LoadCandidate {
             active: Some(active),
             ..candidate
         }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(names(&[new(&taints), new(&objects)]), ["sets"]);
     }
 
-    fn names(candidates: &[Candidate<'_>]) -> Vec<String> {
+    fn names(candidates: &[LoadCandidate<'_>]) -> Vec<String> {
         refused(candidates)
             .into_keys()
             .map(|name| name.to_string())
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn ownership_of_a_key_goes_by_active_then_age_then_name() {
         let (a, b) = (local("a", &["x/1"]), local("b", &["x/1"]));
-        let aged = |policy, created| Candidate {
+        let aged = |policy, created| LoadCandidate {
             created_seconds: Some(created),
             ..new(policy)
         };
@@ -292,8 +292,8 @@ mod tests {
             let active: Vec<Option<Policy>> = wants.iter().enumerate().map(|(at, (_, active, _))| {
                 (*active && at < 4).then(|| owning(&format!("p{at}"), "local", &[&format!("x/{at}")]))
             }).collect();
-            let mut candidates: Vec<Candidate<'_>> = newest.iter().zip(&active).zip(&wants)
-                .map(|((newest, active), (.., created))| Candidate { newest, active: active.as_ref(), created_seconds: Some(*created) })
+            let mut candidates: Vec<LoadCandidate<'_>> = newest.iter().zip(&active).zip(&wants)
+                .map(|((newest, active), (.., created))| LoadCandidate { newest, active: active.as_ref(), created_seconds: Some(*created) })
                 .collect();
             let answer = refused(&candidates);
             let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();

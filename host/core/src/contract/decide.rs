@@ -7,8 +7,8 @@ use super::secrets::CertificateKeys;
 use super::{Reference, references};
 use crate::reference::ObjectRef;
 pub use input::{
-    CertificateRequest, FailedWrite, Input, InputValue, Member, Outcome, Protocol, RequestContent,
-    Requested, Service, ServicePort,
+    CertificateRequest, FailedWrite, Input, InputValue, LastOutcome, Member, Protocol,
+    RequestContent, Requested, Service, ServicePort,
 };
 use serde::{Serialize, Serializer};
 pub use transom_api::policy::LabelOperator;

@@ -2,7 +2,7 @@
 
 use super::decide::{LabelTerm, Review};
 use crate::world::World;
-pub use transom_api::policy::{EverySpec, Verb};
+pub use transom_api::policy::{EverySpec, WriteVerb};
 
 /// The most kinds that a guest may read, and the most paths of one kind.
 pub const MAX_READS: usize = 64;
@@ -116,7 +116,7 @@ pub struct WriteGrant {
     /// Which objects; absent for the primary itself.
     pub object: Option<ObjectPattern>,
     /// What it does with them.
-    pub verbs: Vec<Verb>,
+    pub verbs: Vec<WriteVerb>,
     /// Paths of the fields.
     pub fields: Vec<String>,
     /// Which values fields may get: path, and each value as JSON.

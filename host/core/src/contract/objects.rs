@@ -14,7 +14,7 @@ pub const MAX_TEXT: usize = 1 << 20;
 /// What an objects guest wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Objects {
+pub struct ObjectsAnswer {
     /// What is wanted, in order.
     pub apply: Vec<Apply>,
     /// Objects of others that are to go.
@@ -31,7 +31,7 @@ pub struct Objects {
 /// Whether the policy makes an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ownership {
+pub enum ObjectOwnership {
     /// It does: the object is created, kept as it is wanted, and pruned.
     Whole,
     /// Others do: only the named fields are written.
@@ -46,7 +46,7 @@ pub struct Apply {
     #[serde(with = "Reference")]
     pub object: ObjectRef,
     /// Whether the policy makes it.
-    pub ownership: Ownership,
+    pub ownership: ObjectOwnership,
     /// Its fields, as JSON in a text.
     #[serde(serialize_with = "json")]
     pub content: String,
@@ -69,16 +69,16 @@ pub struct Filled {
 #[serde(rename_all = "kebab-case")]
 pub enum Hole {
     /// Objects as one text.
-    Manifests(Vec<Manifest>),
+    Manifests(Vec<ObjectManifest>),
     /// Something that may hold a credential.
     #[serde(untagged)]
-    Credential(Credential),
+    Credential(CredentialRef),
 }
 
 /// Something that may hold a credential, by reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Credential {
+pub enum CredentialRef {
     /// The bytes with this reference.
     Bytes(u32),
     /// The text of a kubeconfig.
@@ -98,7 +98,7 @@ pub struct MadeKubeconfig {
 /// One object of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Manifest {
+pub struct ObjectManifest {
     /// The whole object, as JSON in a text.
     #[serde(serialize_with = "json")]
     pub content: String,
@@ -113,7 +113,7 @@ pub struct FilledWithin {
     /// Its path.
     pub path: String,
     /// What it is filled with.
-    pub hole: Credential,
+    pub hole: CredentialRef,
 }
 
 impl Apply {

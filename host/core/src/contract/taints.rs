@@ -61,7 +61,7 @@ pub struct Taint {
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Condition {
+pub struct ClusterCondition {
     /// Its type.
     pub kind: String,
     /// Its status.
@@ -101,7 +101,7 @@ pub struct ManagedCluster {
     #[serde(deserialize_with = "pairs")]
     pub claims: Vec<(String, String)>,
     /// Declared conditions.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<ClusterCondition>,
     /// The taints, when declared.
     pub taints: Vec<Taint>,
 }
@@ -128,7 +128,7 @@ impl Default for ManagedCluster {
 /// A taint that a policy wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Wanted {
+pub struct WantedTaint {
     /// Its key.
     pub key: String,
     /// Its value.
@@ -142,7 +142,7 @@ pub struct Wanted {
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// Exactly these taints, among the keys that the policy owns.
-    Own(Vec<Wanted>),
+    Own(Vec<WantedTaint>),
     /// State `Held` with this reason: no write.
     Hold(Problem),
 }

@@ -92,12 +92,12 @@ fn last_word(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cost::Memory;
-    use super::super::{Limits, Parsed, Parsing, chunks, parse_many};
+    use super::super::cost::ParseMemory;
+    use super::super::{ParseLimits, Parsed, Parsing, chunks, parse_many};
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: ParseLimits = ParseLimits {
         bytes: 1 << 20,
         nodes: 10_000,
         depth: 20,
@@ -113,11 +113,11 @@ mod tests {
     fn plainly(text: &str) -> String {
         let mut all = Vec::new();
         for chunk in chunks(text) {
-            let memory = Memory::of(text.len());
+            let memory = ParseMemory::of(text.len());
             let mut parsing = Parsing::new(&chunk, LIMITS, &memory);
             parsing.text(&Aside::nothing(chunk.text));
             if parsing.ends_at_a_duplicate_key() {
-                parsing.restart(Memory::of(text.len()).left());
+                parsing.restart(ParseMemory::of(text.len()).left());
                 parsing.exact = true;
                 parsing.text(&Aside::nothing(chunk.text));
             }

@@ -4,7 +4,7 @@
 mod shape;
 
 use serde_json::{Map, Value};
-use shape::{Shape, Style, is_break, is_printable};
+use shape::{Style, TextShape, is_break, is_printable};
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
@@ -155,7 +155,7 @@ fn float(out: &mut String, value: f64) {
 
 /// Writes a simple key: it is never folded and never a block.
 fn key(out: &mut String, name: &str) {
-    match Shape::of(name).style(name) {
+    match TextShape::of(name).style(name) {
         Style::Plain => out.push_str(name),
         Style::Single => quote_once(out, name, None),
         Style::Double | Style::Literal => quote_twice(out, name, None),
@@ -163,7 +163,7 @@ fn key(out: &mut String, name: &str) {
 }
 
 fn text(out: &mut String, value: &str, indent: usize) {
-    match Shape::of(value).style(value) {
+    match TextShape::of(value).style(value) {
         Style::Plain if !value.contains(' ') => out.push_str(value),
         Style::Plain => fold(out, value, indent, String::push),
         Style::Single => quote_once(out, value, Some(indent)),

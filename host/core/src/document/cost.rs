@@ -2,8 +2,8 @@
 //! memory is taken: those of the YAML parser are estimated from the text, values pay while they are read. The
 //! estimates may be too high, but not too low.
 
-use super::Limits;
-use super::error::Fault;
+use super::ParseLimits;
+use super::error::DocumentFault;
 use std::cell::Cell;
 
 /// Bytes of memory that one byte of a text may cost in all.
@@ -37,11 +37,11 @@ const MARKS_PER_VALUE: usize = 4;
 const HARMLESS: usize = 8 << 10;
 
 /// The memory that is left for one text.
-pub(super) struct Memory {
+pub(super) struct ParseMemory {
     left: Cell<usize>,
 }
 
-impl Memory {
+impl ParseMemory {
     /// What a text of so many bytes may cost beside the share that is kept for it.
     pub(super) fn of(length: usize) -> Self {
         let most = length.saturating_mul(TIMES).max(LEAST);
@@ -71,7 +71,11 @@ impl Memory {
 /// What in a text is too much for the YAML parser; checked before parsing, because the parser keeps all events of a
 /// document at once and its time grows with the square of the depth of brackets. Brackets and commas in quoted text
 /// count.
-pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Fault> {
+pub(super) fn excess(
+    text: &str,
+    limits: ParseLimits,
+    memory: &ParseMemory,
+) -> Option<DocumentFault> {
     if text.len() <= HARMLESS {
         return None;
     }
@@ -83,7 +87,7 @@ pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Faul
                 events += 2;
                 depth += 1;
                 if depth > DEEPEST {
-                    return Some(Fault::TooDeep);
+                    return Some(DocumentFault::TooDeep);
                 }
             }
             b']' | b'}' => depth = depth.saturating_sub(1),
@@ -102,9 +106,9 @@ pub(super) fn excess(text: &str, limits: Limits, memory: &Memory) -> Option<Faul
         before = byte;
     }
     if marks / MARKS_PER_VALUE > limits.nodes {
-        return Some(Fault::TooManyValues);
+        return Some(DocumentFault::TooManyValues);
     }
-    (!memory.take(events.saturating_mul(EVENT))).then_some(Fault::TooCostly)
+    (!memory.take(events.saturating_mul(EVENT))).then_some(DocumentFault::TooCostly)
 }
 
 /// Whether a bracket after this byte can begin a collection.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What is wrong with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DocumentFault {
     /// More bytes than the limit.
     TooLarge,
     /// Bytes that are no UTF-8.
@@ -33,7 +33,7 @@ pub enum Fault {
     MergeKey,
 }
 
-impl Fault {
+impl DocumentFault {
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct DocumentError {
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: DocumentFault,
     /// Counted from 1, in the whole text.
     pub line: Option<usize>,
     /// Counted from 1.
@@ -71,7 +71,7 @@ pub struct DocumentError {
 
 impl DocumentError {
     /// An error without a place.
-    pub(crate) fn new(fault: Fault) -> Self {
+    pub(crate) fn new(fault: DocumentFault) -> Self {
         Self {
             fault,
             line: None,

@@ -1,5 +1,5 @@
-//! The items of a List. A large one is cut into them: parsing one item at a time costs a fraction of parsing all of them
-//! at once. Only cuts: a caller to whom a piece is not one item reads the whole text instead.
+//! The items of a List. A large one is cut into them: parsing one item at a time costs a fraction of parsing all of
+//! them at once. Only cuts: a caller to whom a piece is not one item reads the whole text instead.
 
 use crate::share::room::quoted_length;
 use serde_json::{Map, Value};

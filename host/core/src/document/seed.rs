@@ -1,13 +1,13 @@
-//! Builds a value from a parser's events: counts its cost against the budget, finds duplicate keys, merges. Errors hold no message of the
-//! parser.
+//! Builds a value from a parser's events: counts its cost against the budget, finds duplicate keys, merges. Errors hold
+//! no message of the parser.
 
 mod fields;
 
-use super::Limits;
+use super::ParseLimits;
 use super::aside::Aside;
-use super::cost::{DOCUMENT, ITEM, Memory, TEXT};
-use super::error::{DocumentError, Fault, shown};
-use fields::Fields;
+use super::cost::{DOCUMENT, ITEM, ParseMemory, TEXT};
+use super::error::{DocumentError, DocumentFault, shown};
+use fields::MapFields;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 use std::cell::{Cell, RefCell};
@@ -17,14 +17,14 @@ use std::fmt;
 const LONGEST_PATH: usize = 12;
 
 /// What has been spent on one document, and what went wrong.
-pub(super) struct Reader<'t> {
+pub(super) struct ParseState<'t> {
     aside: &'t Aside<'t>,
-    memory: &'t Memory,
+    memory: &'t ParseMemory,
     exact: bool,
     depth: usize,
     nodes: Cell<usize>,
     bytes: Cell<usize>,
-    fault: Cell<Option<Fault>>,
+    fault: Cell<Option<DocumentFault>>,
     /// Innermost first.
     path: RefCell<Vec<Segment>>,
 }
@@ -34,14 +34,14 @@ enum Segment {
     Item(usize),
 }
 
-impl<'t> Reader<'t> {
+impl<'t> ParseState<'t> {
     /// Starts a document in a text of so many bytes, of which some are put aside. An exact reader looks up every key
     /// before it goes on, so that it knows the place of a duplicate.
     pub(super) fn new(
         length: usize,
         aside: &'t Aside<'t>,
-        memory: &'t Memory,
-        limits: Limits,
+        memory: &'t ParseMemory,
+        limits: ParseLimits,
         exact: bool,
     ) -> Self {
         Self {
@@ -70,14 +70,14 @@ impl<'t> Reader<'t> {
             }
         }
         DocumentError {
-            fault: self.fault.get().unwrap_or(Fault::Syntax),
+            fault: self.fault.get().unwrap_or(DocumentFault::Syntax),
             line: place.map(|(line, _)| line + offset),
             column: place.map(|(_, column)| column),
             path,
         }
     }
 
-    fn fail<E: de::Error>(&self, fault: Fault) -> E {
+    fn fail<E: de::Error>(&self, fault: DocumentFault) -> E {
         self.fault.set(Some(fault));
         E::custom("")
     }
@@ -93,7 +93,7 @@ impl<'t> Reader<'t> {
                 self.bytes.set(bytes);
                 Ok(())
             }
-            _ => Err(self.fail(Fault::TooManyValues)),
+            _ => Err(self.fail(DocumentFault::TooManyValues)),
         }
     }
 
@@ -111,7 +111,7 @@ impl<'t> Reader<'t> {
         if self.memory.take(bytes) {
             Ok(())
         } else {
-            Err(self.fail(Fault::TooCostly))
+            Err(self.fail(DocumentFault::TooCostly))
         }
     }
 
@@ -132,13 +132,13 @@ impl<'t> Reader<'t> {
 /// Reads one value.
 #[derive(Clone, Copy)]
 pub(super) struct ValueSeed<'r, 't> {
-    reader: &'r Reader<'t>,
+    reader: &'r ParseState<'t>,
     depth: usize,
 }
 
 impl<'r, 't> ValueSeed<'r, 't> {
     /// Reads a whole document.
-    pub(super) fn root(reader: &'r Reader<'t>) -> Self {
+    pub(super) fn root(reader: &'r ParseState<'t>) -> Self {
         Self {
             reader,
             depth: reader.depth,
@@ -148,7 +148,7 @@ impl<'r, 't> ValueSeed<'r, 't> {
     fn deeper<E: de::Error>(self) -> Result<Self, E> {
         match self.depth.checked_sub(1) {
             Some(depth) => Ok(Self { depth, ..self }),
-            None => Err(self.reader.fail(Fault::TooDeep)),
+            None => Err(self.reader.fail(DocumentFault::TooDeep)),
         }
     }
 
@@ -156,7 +156,7 @@ impl<'r, 't> ValueSeed<'r, 't> {
         self.reader.spend(1, 0)?;
         number
             .map(Value::Number)
-            .ok_or_else(|| self.reader.fail(Fault::Number))
+            .ok_or_else(|| self.reader.fail(DocumentFault::Number))
     }
 }
 
@@ -235,7 +235,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         self.reader.spend(1, 0)?;
         let inner = self.deeper()?;
-        let mut fields = Fields::default();
+        let mut fields = MapFields::default();
         while let Some(key) = access.next_key_seed(KeySeed {
             reader: self.reader,
             fields: &fields,
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
             let fault = match key {
                 Some(key) => fields.put(key, value),
                 None => {
-                    self.reader.hold(Fields::price_of(&value))?;
+                    self.reader.hold(MapFields::price_of(&value))?;
                     fields.merge(value)
                 }
             };
@@ -263,15 +263,15 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
     }
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
-        Err(self.reader.fail(Fault::Tag))
+        Err(self.reader.fail(DocumentFault::Tag))
     }
 }
 
 /// Reads one key of a map; `None` for a merge key. A scalar that is no text counts as it is spelled, as a JSON key
 /// would be.
 struct KeySeed<'r, 't, 'm> {
-    reader: &'r Reader<'t>,
-    fields: &'m Fields,
+    reader: &'r ParseState<'t>,
+    fields: &'m MapFields,
 }
 
 impl<'de> DeserializeSeed<'de> for KeySeed<'_, '_, '_> {
@@ -284,7 +284,7 @@ impl<'de> DeserializeSeed<'de> for KeySeed<'_, '_, '_> {
         let reader = self.reader;
         deserializer.deserialize_str(self).inspect_err(|_| {
             if reader.fault.get().is_none() {
-                reader.fault.set(Some(Fault::KeyNotText));
+                reader.fault.set(Some(DocumentFault::KeyNotText));
             }
         })
     }
@@ -311,7 +311,7 @@ impl<'de> Visitor<'de> for KeySeed<'_, '_, '_> {
         if self.reader.exact && self.fields.has(&key) {
             return Err(self.reader.inside(
                 Segment::Key(shown(&key)),
-                self.reader.fail(Fault::DuplicateKey),
+                self.reader.fail(DocumentFault::DuplicateKey),
             ));
         }
         Ok(Some(key.into_owned()))

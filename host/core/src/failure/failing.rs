@@ -1,5 +1,5 @@
-//! The primaries for which a guest fails by its own fault: since when, what becomes of what was applied, and what is kept
-//! of that beyond the end of a process.
+//! The primaries for which a guest fails by its own fault: since when, what becomes of what was applied, and what is
+//! kept of that beyond the end of a process.
 
 use crate::digest::Digest;
 use crate::failure::Failure;
@@ -104,8 +104,8 @@ pub fn expires(spec: &OnFailureSpec, since_seconds: i64) -> Option<i64> {
     (spec.mode != FailureMode::Fail).then_some(expires)
 }
 
-/// `Stale`: the guest fails for this reason, and what was applied stays. `kept` says why it was not taken back, where that
-/// was due.
+/// `Stale`: the guest fails for this reason, and what was applied stays. `kept` says why it was not taken back, where
+/// that was due.
 pub fn stale(why: &Failure, kept: Option<&Failure>) -> Failure {
     let before = kept.map(|kept| format!("{}; ", kept.message));
     let objects = kept.into_iter().flat_map(|kept| kept.objects.clone());

@@ -1,5 +1,5 @@
-//! How old a time in a field of an object is, or how long ago the field changed, against a limit. A heartbeat moves such a
-//! field, and only when it gets to another side of the limit is there something new to say.
+//! How old a time in a field of an object is, or how long ago the field changed, against a limit. A heartbeat moves
+//! such a field, and only when it gets to another side of the limit is there something new to say.
 
 use crate::contract::decide::Age;
 use crate::failure::InvalidField;
@@ -28,8 +28,8 @@ pub enum Freshness {
         /// From when on it does not.
         until: i64,
     },
-    /// It moves, and what it said when it moved last lay at least the limit in the past: the clock that it comes from is
-    /// behind.
+    /// It moves, and what it said when it moved last lay at least the limit in the past: the clock that it comes from
+    /// is behind.
     Behind {
         /// From when on it is stale.
         until: i64,

@@ -4,7 +4,7 @@ use super::Found;
 use crate::contract::credentials::SourceView;
 use crate::contract::decide::Form;
 use crate::failure::Failure;
-use crate::kubeconfig::{COST, KubeconfigError, KubeconfigLimits, Source};
+use crate::kubeconfig::{COST, KubeconfigError, KubeconfigLimits, SourceKubeconfig};
 use crate::object::Object;
 use crate::projection::path;
 use crate::reference::ObjectRef;
@@ -12,19 +12,19 @@ use transom_api::KnownReason;
 
 /// One kubeconfig that was read.
 #[derive(Debug)]
-pub struct Read {
+pub struct ReadKubeconfig {
     /// The role under which it was asked for.
     pub role: String,
     /// The Secret.
     secret: ObjectRef,
     /// Its parsed content.
-    pub kubeconfig: Source,
+    pub kubeconfig: SourceKubeconfig,
 }
 
 /// The kubeconfigs, and the limits of one.
 #[derive(Debug)]
 pub struct Kubeconfigs {
-    read: Vec<Read>,
+    read: Vec<ReadKubeconfig>,
     limits: KubeconfigLimits,
 }
 
@@ -79,10 +79,10 @@ impl Kubeconfigs {
                 format!("{secret}: `{path}` is not base64"),
             ));
         };
-        let kubeconfig = Source::parse(&bytes, &self.limits)
+        let kubeconfig = SourceKubeconfig::parse(&bytes, &self.limits)
             .map_err(|error| failed(error.reason, format!("{secret}: `{path}`: {error}")))?;
         let view = kubeconfig.view();
-        self.read.push(Read {
+        self.read.push(ReadKubeconfig {
             role: found.need.role.clone(),
             secret: secret.clone(),
             kubeconfig,
@@ -91,13 +91,13 @@ impl Kubeconfigs {
     }
 
     /// The only kubeconfig of a role; none if there are several.
-    pub fn of(&self, role: &str) -> Option<&Read> {
+    pub fn of(&self, role: &str) -> Option<&ReadKubeconfig> {
         let mut all = self.read.iter().filter(|one| one.role == role);
         all.next().filter(|_| all.next().is_none())
     }
 
     /// The only kubeconfig; the guest's answer refers to its entries by number.
-    pub fn only(&self) -> Result<&Read, Failure> {
+    pub fn only(&self) -> Result<&ReadKubeconfig, Failure> {
         match self.read.as_slice() {
             [one] => Ok(one),
             _ => Err(Failure::known(
@@ -108,7 +108,7 @@ impl Kubeconfigs {
     }
 }
 
-impl Read {
+impl ReadKubeconfig {
     /// The failure for an error of assembly. It is about the Secret, or about what the guest proposed.
     pub fn failure(&self, error: &KubeconfigError) -> Failure {
         match error.proposed {

@@ -1,11 +1,11 @@
-//! What a CertificateSigningRequest asks for, and who asks. Its bytes do not cross, and no signature is verified: the API
-//! server did that when it took the request.
+//! What a CertificateSigningRequest asks for, and who asks. Its bytes do not cross, and no signature is verified: the
+//! API server did that when it took the request.
 
 use crate::contract::decide::{CertificateRequest, RequestContent, Requested};
 use crate::failure::InvalidField;
 use crate::kubeconfig::certificate::{self, Block};
 use crate::object::Object;
-use crate::object::field::Place;
+use crate::object::field::FieldPlace;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
@@ -59,16 +59,16 @@ pub fn is_request(api_version: &str, kind: &str) -> bool {
 /// # Errors
 /// The first field of another type.
 pub fn requester(object: &Object) -> Result<Requester, InvalidField> {
-    let spec = Place::top(&object.body).map("spec")?;
+    let spec = FieldPlace::top(&object.body).map("spec")?;
     let extra = spec.get("extra").entries()?.into_iter().flatten();
     let texts = |(key, _): (&String, _)| {
-        let values = spec.get("extra").get(key).each(Place::required_text)?;
+        let values = spec.get("extra").get(key).each(FieldPlace::required_text)?;
         Ok((key.clone(), values))
     };
     Ok(Requester {
         name: spec.get("username").text()?.unwrap_or_default(),
         uid: spec.get("uid").text()?.unwrap_or_default(),
-        groups: spec.get("groups").each(Place::required_text)?,
+        groups: spec.get("groups").each(FieldPlace::required_text)?,
         extra: extra.map(texts).collect::<Result<_, _>>()?,
     })
 }
@@ -79,9 +79,9 @@ pub fn requester(object: &Object) -> Result<Requester, InvalidField> {
 /// The first field of another type. A request that is no PEM or no PKCS #10 is `Malformed`, and no error.
 pub fn read(object: &Object) -> Result<CertificateRequest, InvalidField> {
     let Requester { name, groups, .. } = requester(object)?;
-    let spec = Place::top(&object.body).map("spec")?;
+    let spec = FieldPlace::top(&object.body).map("spec")?;
     let seconds = spec.get("expirationSeconds");
-    let number = |place: &Place<'_>| {
+    let number = |place: &FieldPlace<'_>| {
         let number = place.value().and_then(serde_json::Value::as_u64);
         let number = number.and_then(|number| u32::try_from(number).ok());
         number.ok_or_else(|| place.not("a number of seconds"))
@@ -92,7 +92,7 @@ pub fn read(object: &Object) -> Result<CertificateRequest, InvalidField> {
         signer: spec.get("signerName").text()?.unwrap_or_default(),
         requester: name,
         groups,
-        usages: spec.get("usages").each(Place::required_text)?,
+        usages: spec.get("usages").each(FieldPlace::required_text)?,
         seconds: seconds.value().map(|_| number(&seconds)).transpose()?,
         content,
     })

@@ -1,5 +1,5 @@
-//! The bytes of Secrets among the inputs, by reference, and what certificates in Secrets say. Errors name the Secret and a
-//! path, never the content.
+//! The bytes of Secrets among the inputs, by reference, and what certificates in Secrets say. Errors name the Secret
+//! and a path, never the content.
 
 use super::Found;
 use crate::contract::decide::Form;
@@ -16,7 +16,7 @@ use transom_api::KnownReason;
 use x509_cert::der::Decode as _;
 
 /// The bytes under one key of a Secret.
-pub struct Held {
+pub struct HeldSecret {
     /// The role under which they were asked for.
     pub role: String,
     /// The Secret.
@@ -27,7 +27,7 @@ pub struct Held {
     pub bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (secret, size) = (&self.secret, self.bytes.len());
         let path = path::of(&["data", &self.key]);
@@ -38,7 +38,7 @@ impl fmt::Debug for Held {
 /// The bytes that an answer may refer to; a reference is a place in the list.
 #[derive(Debug, Default)]
 pub struct Secrets {
-    held: Vec<Held>,
+    held: Vec<HeldSecret>,
 }
 
 impl Secrets {
@@ -77,7 +77,7 @@ impl Secrets {
                 reference: count(self.held.len()),
                 size: count(bytes.len()),
             });
-            self.held.push(Held {
+            self.held.push(HeldSecret {
                 role: role.to_owned(),
                 secret: object.reference.clone(),
                 key: key.clone(),
@@ -88,7 +88,7 @@ impl Secrets {
     }
 
     /// What a reference stands for.
-    pub fn get(&self, reference: u32) -> Option<&Held> {
+    pub fn get(&self, reference: u32) -> Option<&HeldSecret> {
         self.held.get(usize::try_from(reference).ok()?)
     }
 }

@@ -1,5 +1,5 @@
-//! What a reconcile saw of an object, as far as a change of it calls for another one: all of it, whether it is there, or
-//! the age of a time or of a change.
+//! What a reconcile saw of an object, as far as a change of it calls for another one: all of it, whether it is there,
+//! or the age of a time or of a change.
 
 use crate::contract::decide::{Age, Form, Need, Wake};
 use crate::digest::Digest;
@@ -15,12 +15,13 @@ use std::sync::Arc;
 pub struct Seen {
     /// It is not known yet what counts, so everything does.
     pending: bool,
-    /// The fingerprint, if every change counts; none inside for an object that was not there, or whose state is not known.
+    /// The fingerprint, if every change counts; none inside for an object that was not there, or whose state is not
+    /// known.
     content: Option<Option<Digest>>,
     /// The same without who keeps the object, for one that many share.
     shared: Option<Option<Digest>>,
-    /// The fields that count of an object that others made, with their digest; none inside for one that was not there, or
-    /// whose state is not known.
+    /// The fields that count of an object that others made, with their digest; none inside for one that was not there,
+    /// or whose state is not known.
     fields: Option<(Arc<[Path]>, Option<Digest>)>,
     /// The data of a Secret under some keys, where only these crossed, with their digest.
     data: Vec<(Arc<[Path]>, Option<Digest>)>,
@@ -53,7 +54,8 @@ pub enum Meaning {
     Nothing,
 }
 
-/// The fingerprints of one observed object, each made once, when it is first needed; none when it is gone or unreadable.
+/// The fingerprints of one observed object, each made once, when it is first needed; none when it is gone or
+/// unreadable.
 #[derive(Debug, Default)]
 pub struct Fingerprints {
     whole: Option<Option<Digest>>,
@@ -203,8 +205,8 @@ impl Seen {
         *self != Self::default()
     }
 
-    /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any later
-    /// state is a change. The fingerprint counts unless only its presence or some fields do.
+    /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any
+    /// later state is a change. The fingerprint counts unless only its presence or some fields do.
     pub fn written(&mut self, left: Option<(&Object, Digest)>) {
         for (keys, digest) in &mut self.data {
             *digest = left.map(|(left, _)| fingerprint::of_fields(keys, left));
@@ -220,8 +222,8 @@ impl Seen {
         }
     }
 
-    /// Whether an object as it was written since is news for what needs saw of it: a guest may read what it writes. A watch
-    /// may have reported the object before the write ended, and says no more.
+    /// Whether an object as it was written since is news for what needs saw of it: a guest may read what it writes. A
+    /// watch may have reported the object before the write ended, and says no more.
     pub fn is_changed_by(
         &mut self,
         left: &Object,

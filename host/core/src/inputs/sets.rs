@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::policy::selector::Selector;
 use crate::reference::ObjectRef;
 use crate::work::Key;
-pub use question::Question;
+pub use question::SetQuestion;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub type Members = BTreeMap<Box<str>, Digest>;
 /// A set that a reconcile asked for.
 #[derive(Clone, Debug)]
 pub struct SeenSet {
-    question: Arc<Question>,
+    question: Arc<SetQuestion>,
     /// Which change of a member counts.
     wake: Wake,
     /// What was found; none while it is being read.
@@ -29,14 +29,14 @@ pub struct SeenSet {
 
 /// What was found of a set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundSet {
     /// The members as the guest sees them, by namespace and name.
     pub members: Vec<Member>,
     /// The same for [`SeenSet`].
     pub seen: Arc<Members>,
 }
 
-impl Found {
+impl FoundSet {
     /// A digest of the members.
     pub fn digest(&self) -> Digest {
         let members = self.seen.iter();
@@ -47,12 +47,12 @@ impl Found {
 
 impl SeenSet {
     /// Whether it is what a question asks for.
-    pub fn is_about(&self, question: &Question) -> bool {
+    pub fn is_about(&self, question: &SetQuestion) -> bool {
         *self.question == *question
     }
 
     /// A set that is about to be read: any change that may be one of it counts.
-    pub fn pending(question: Arc<Question>, wake: Wake) -> Self {
+    pub fn pending(question: Arc<SetQuestion>, wake: Wake) -> Self {
         Self {
             question,
             wake,
@@ -70,11 +70,12 @@ impl SeenSet {
     }
 
     /// Which objects it has.
-    pub fn question(&self) -> &Question {
+    pub fn question(&self) -> &SetQuestion {
         &self.question
     }
 
-    /// A member among objects as the cluster has them now that was not seen. Of the objects only the metadata is looked at.
+    /// A member among objects as the cluster has them now that was not seen. Of the objects only the metadata is looked
+    /// at.
     pub fn missed<'a>(&self, now: &'a [Object]) -> Option<&'a ObjectRef> {
         let members = self.members.as_deref();
         let seen =
@@ -84,7 +85,7 @@ impl SeenSet {
     }
 
     /// Equal for sets that are held once, and so concern the same.
-    fn identity(&self) -> (*const Question, Option<*const Members>, Wake) {
+    fn identity(&self) -> (*const SetQuestion, Option<*const Members>, Wake) {
         let members = self.members.as_ref().map(Arc::as_ptr);
         (Arc::as_ptr(&self.question), members, self.wake)
     }
@@ -123,17 +124,17 @@ fn key(object: &ObjectRef) -> Box<str> {
 /// The index from places to the keys that asked for sets of them. A plain value that the caller keeps.
 #[derive(Debug, Default)]
 pub struct Sets {
-    by_place: HashMap<Place, BTreeSet<Key>>,
+    by_place: HashMap<SetPlace, BTreeSet<Key>>,
     by_key: HashMap<Key, Vec<SeenSet>>,
     /// The last answer to each question, which keys share that saw the same.
     answers: HashMap<(ObjectRef, Selector), Answers>,
 }
 
 /// Group and version, kind, and namespace; `None` for all namespaces, and for cluster-scoped kinds.
-type Place = (String, String, Option<String>);
+type SetPlace = (String, String, Option<String>);
 
 /// Questions about one place and labels, each with its last answer.
-type Answers = Vec<(Arc<Question>, Arc<Members>)>;
+type Answers = Vec<(Arc<SetQuestion>, Arc<Members>)>;
 
 impl Sets {
     /// Adds a set that a key is about to read, so that a change before its reconcile ends is not missed.
@@ -226,7 +227,7 @@ impl Sets {
     }
 }
 
-fn place(object: &ObjectRef) -> Place {
+fn place(object: &ObjectRef) -> SetPlace {
     let ObjectRef {
         api_version,
         kind,
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    fn question(names_only: bool) -> Arc<Question> {
+    fn question(names_only: bool) -> Arc<SetQuestion> {
         let declared = Declared::compile(&Read {
             api_version: "v1".to_owned(),
             kind: "ConfigMap".to_owned(),
@@ -279,7 +280,7 @@ mod tests {
             absence: Absence::Fine,
             wake: Wake::Change,
         };
-        Question::of(&need, &query(names_only), &declared.unwrap())
+        SetQuestion::of(&need, &query(names_only), &declared.unwrap())
             .unwrap()
             .into()
     }
@@ -299,7 +300,7 @@ mod tests {
     #[test]
     fn a_change_concerns_who_asked_for_its_namespace_or_for_all() {
         let asked = |namespace: Option<&str>| {
-            let mut question = Question::clone(&question(true));
+            let mut question = SetQuestion::clone(&question(true));
             question.place.namespace = namespace.map(str::to_owned);
             SeenSet::pending(question.into(), Wake::Change)
         };
@@ -438,7 +439,7 @@ mod tests {
             absence: Absence::Fine,
             wake: Wake::Change,
         };
-        let question = Arc::new(Question::how_many(&need, &query(true).labels).unwrap());
+        let question = Arc::new(SetQuestion::how_many(&need, &query(true).labels).unwrap());
         let elsewhere = ObjectRef::local("v1", "ConfigMap", Some("m"), "x");
         let there = [labelled("a", 1).reference, labelled("b", 1).reference];
         let members = question.counted(&[&there[..], &[elsewhere]].concat());

@@ -1,5 +1,5 @@
-//! When the agent itself saw fields of objects change, by its own clock. Of a heartbeat that says more than the time that it
-//! carries: that comes from a clock which may be wrong.
+//! When the agent itself saw fields of objects change, by its own clock. Of a heartbeat that says more than the time
+//! that it carries: that comes from a clock which may be wrong.
 
 use super::age::{Freshness, Sight, field};
 use super::seen::Observed;
@@ -14,8 +14,8 @@ use std::collections::HashMap;
 /// Fields of one object that are kept; guests ask for one or two.
 pub const MOST: usize = 16;
 
-/// What was seen of the fields that guests ask for, by object. The time runs only while the agent looks: it begins when a
-/// field is first seen, and anew when the object comes back or can be read again.
+/// What was seen of the fields that guests ask for, by object. The time runs only while the agent looks: it begins when
+/// a field is first seen, and anew when the object comes back or can be read again.
 #[derive(Clone, Debug, Default)]
 pub struct Sightings {
     objects: HashMap<ObjectRef, Vec<Sighting>>,
@@ -30,8 +30,8 @@ struct Sighting {
 }
 
 impl Sightings {
-    /// Whether one more field of an object can be kept. None makes room that is still asked for: with one field that takes the
-    /// place of another in turns nothing would ever be stale.
+    /// Whether one more field of an object can be kept. None makes room that is still asked for: with one field that
+    /// takes the place of another in turns nothing would ever be stale.
     pub fn has_room(
         &mut self,
         object: &ObjectRef,
@@ -82,9 +82,9 @@ impl Sightings {
         }
     }
 
-    /// The agent could not look for a while, or cannot from now on: the time of all begins anew. That errs late, and never
-    /// early.
-    pub fn look_anew(&mut self, now_seconds: i64) {
+    /// The agent could not look for a while, or cannot from now on: the time of all begins anew. That errs late, and
+    /// never early.
+    pub fn restart(&mut self, now_seconds: i64) {
         for kept in self.objects.values_mut().flatten() {
             (kept.sight.at_seconds, kept.sight.moved) = (now_seconds, false);
         }
@@ -173,7 +173,7 @@ mod tests {
         let mut sightings = Sightings::default();
         let at = |sightings: &mut Sightings, now| sightings.freshness(Some(&object), &age, now);
         at(&mut sightings, 10_000);
-        sightings.look_anew(20_000);
+        sightings.restart(20_000);
         assert!(matches!(
             at(&mut sightings, 20_100),
             Freshness::Unsure { until: 20_300 }

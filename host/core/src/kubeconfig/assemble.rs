@@ -2,8 +2,8 @@
 //! references that were not given, and contexts that join what the source does not join.
 
 use super::difference::Parts;
-use super::{Bundle, Source, certificate, check, destination, url};
-use super::{KubeconfigError, Place};
+use super::{Bundle, SourceKubeconfig, certificate, check, destination, url};
+use super::{DocumentPlace, KubeconfigError};
 use crate::contract::credentials::{ContextEntry, Proposal, ProposedCluster, ProposedUser};
 use crate::document::client_go;
 use destination::Terms;
@@ -36,7 +36,7 @@ impl fmt::Debug for Assembled {
     }
 }
 
-impl Source {
+impl SourceKubeconfig {
     /// Makes the kubeconfig that an answer describes and checks it against the terms.
     ///
     /// A context keeps the pair of its source context: its cluster and its user must come from the entries that are
@@ -54,7 +54,7 @@ impl Source {
         references(self, answer)?;
         let most = terms.limits.bytes;
         let too_large =
-            |what: &str| Err(Place::ROOT.proposed(KnownReason::KubeconfigTooLarge, what));
+            |what: &str| Err(DocumentPlace::ROOT.proposed(KnownReason::KubeconfigTooLarge, what));
         if check::exceeds(self, answer, most) {
             return too_large(&format!(
                 "a kubeconfig of more than {most} bytes, or of too many values"
@@ -85,7 +85,7 @@ fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
         ("contexts", answer.contexts.len()),
     ];
     match lists.into_iter().find(|(_, entries)| *entries > ENTRIES) {
-        Some((list, _)) => Err(Place::ROOT
+        Some((list, _)) => Err(DocumentPlace::ROOT
             .field(list)
             .proposed(KnownReason::KubeconfigTooLarge, "more than 1,000 entries")),
         None => Ok(()),
@@ -93,7 +93,7 @@ fn few(answer: &Proposal) -> Result<(), KubeconfigError> {
 }
 
 /// Checks every reference and name of an answer.
-fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError> {
+fn references(source: &SourceKubeconfig, answer: &Proposal) -> Result<(), KubeconfigError> {
     let view = &source.view;
     let (mut clusters, mut users, mut contexts) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -108,7 +108,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
                 .is_none_or(|proxy| (proxy as usize) < source.proxies.len());
         judge("clusters", at, known, clusters.insert(&cluster.name))?;
         if authorities.iter().collect::<BTreeSet<_>>().len() < authorities.len() {
-            let place = Place::ROOT.field("clusters").item(at);
+            let place = DocumentPlace::ROOT.field("clusters").item(at);
             return Err(place.proposed(KnownReason::ContractBroken, "the same CA data twice"));
         }
     }
@@ -121,7 +121,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
         judge("contexts", at, known, contexts.insert(&context.name))?;
         if !joins_as_source(source, answer, context) {
             let what = "a user and a cluster that no context of the source combines";
-            let place = Place::ROOT.field("contexts").item(at);
+            let place = DocumentPlace::ROOT.field("contexts").item(at);
             return Err(place.proposed(KnownReason::ServerNotGranted, what));
         }
     }
@@ -129,7 +129,7 @@ fn references(source: &Source, answer: &Proposal) -> Result<(), KubeconfigError>
 }
 
 fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(), KubeconfigError> {
-    let place = Place::ROOT.field(list).item(at);
+    let place = DocumentPlace::ROOT.field(list).item(at);
     if !known {
         let what = "a reference that it was not given";
         return Err(place.proposed(KnownReason::UnknownReference, what));
@@ -144,7 +144,7 @@ fn judge(list: &'static str, at: usize, known: bool, is_new: bool) -> Result<(),
 }
 
 /// Whether a context's cluster and user come from those of its source context, or are left out.
-fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -> bool {
+fn joins_as_source(source: &SourceKubeconfig, answer: &Proposal, context: &ContextEntry) -> bool {
     let view = &source.view;
     let Some(origin) = view.contexts.get(context.entry as usize) else {
         return false;
@@ -159,7 +159,7 @@ fn joins_as_source(source: &Source, answer: &Proposal, context: &ContextEntry) -
 }
 
 /// The document of an answer whose references were checked.
-fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError> {
+fn document(source: &SourceKubeconfig, answer: &Proposal) -> Result<Value, KubeconfigError> {
     let lists = ["clusters", "users", "contexts"];
     let others = source.document.iter();
     let others = others.filter(|(key, _)| !lists.contains(&key.as_str()));
@@ -187,7 +187,7 @@ fn document(source: &Source, answer: &Proposal) -> Result<Value, KubeconfigError
 }
 
 /// A copy of an entry of the source under a name.
-fn entry(source: &Source, list: &str, number: u32, name: &str) -> Value {
+fn entry(source: &SourceKubeconfig, list: &str, number: u32, name: &str) -> Value {
     let items = source.document.get(list);
     let origin = items.and_then(|items| items.get(number as usize)?.as_object());
     let mut entry = origin.cloned().unwrap_or_default();
@@ -195,7 +195,11 @@ fn entry(source: &Source, list: &str, number: u32, name: &str) -> Value {
     Value::Object(entry)
 }
 
-fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value, KubeconfigError> {
+fn cluster(
+    source: &SourceKubeconfig,
+    at: usize,
+    wanted: &ProposedCluster,
+) -> Result<Value, KubeconfigError> {
     let mut entry = entry(source, "clusters", wanted.entry, &wanted.name);
     let origin = source.view.clusters.get(wanted.entry as usize);
     let fields = entry.get_mut("cluster").and_then(Value::as_object_mut);
@@ -207,7 +211,7 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
     }
     if wanted.server != origin.server {
         let server = url::write(&wanted.server).map_err(|_| {
-            let place = Place::ROOT.field("clusters").item(at);
+            let place = DocumentPlace::ROOT.field("clusters").item(at);
             let place = place.field("cluster").field("server");
             place.proposed(KnownReason::ContractBroken, "a server that is not a URL")
         })?;
@@ -230,7 +234,11 @@ fn cluster(source: &Source, at: usize, wanted: &ProposedCluster) -> Result<Value
 
 /// Sets the CA data of an entry, which replaces a file: several bundles are joined, the entry's own stays as in the
 /// source.
-fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &ProposedCluster) {
+fn authorities(
+    source: &SourceKubeconfig,
+    fields: &mut Map<String, Value>,
+    wanted: &ProposedCluster,
+) {
     const FIELD: &str = "certificate-authority-data";
     let found: Vec<&Bundle> = wanted
         .authorities
@@ -262,17 +270,21 @@ fn authorities(source: &Source, fields: &mut Map<String, Value>, wanted: &Propos
     fields.remove("certificate-authority");
 }
 
-pub(super) fn text_of<'s>(source: &'s Source, bundle: &Bundle) -> Option<&'s str> {
+pub(super) fn text_of<'s>(source: &'s SourceKubeconfig, bundle: &Bundle) -> Option<&'s str> {
     field_of_cluster(source, bundle.cluster, "certificate-authority-data")
 }
 
 /// The proxy of a reference, as the source spells it.
-fn proxy<'s>(source: &'s Source, wanted: &ProposedCluster) -> Option<&'s str> {
+fn proxy<'s>(source: &'s SourceKubeconfig, wanted: &ProposedCluster) -> Option<&'s str> {
     let cluster = source.proxies.get(wanted.proxy? as usize)?;
     field_of_cluster(source, *cluster, "proxy-url")
 }
 
-fn field_of_cluster<'s>(source: &'s Source, cluster: u32, field: &str) -> Option<&'s str> {
+fn field_of_cluster<'s>(
+    source: &'s SourceKubeconfig,
+    cluster: u32,
+    field: &str,
+) -> Option<&'s str> {
     source
         .document
         .get("clusters")?
@@ -282,7 +294,7 @@ fn field_of_cluster<'s>(source: &'s Source, cluster: u32, field: &str) -> Option
         .as_str()
 }
 
-fn context(source: &Source, wanted: &ContextEntry) -> Value {
+fn context(source: &SourceKubeconfig, wanted: &ContextEntry) -> Value {
     let mut entry = entry(source, "contexts", wanted.entry, &wanted.name);
     if let Some(fields) = entry.get_mut("context").and_then(Value::as_object_mut) {
         set(fields, "cluster", Some(wanted.cluster.as_str().into()));

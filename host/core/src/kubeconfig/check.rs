@@ -4,7 +4,7 @@
 
 use super::assemble::text_of;
 use super::certificate::{CertificateFacts, Pair};
-use super::{Bundle, KubeconfigError, NODES, Place, Source};
+use super::{Bundle, DocumentPlace, KubeconfigError, NODES, SourceKubeconfig};
 use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser};
 use serde_json::Value;
 use std::iter::Sum;
@@ -23,7 +23,7 @@ pub(super) struct Reached<'a> {
 /// `ContextUnresolved`.
 pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError> {
     let unresolved = |field, what| {
-        let place = Place::ROOT.field(field);
+        let place = DocumentPlace::ROOT.field(field);
         place.proposed(KnownReason::ContextUnresolved, what)
     };
     if answer.current_context.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError>
 /// # Errors
 /// `InvalidAuthority`, `KubeconfigInvalid`, `CertificateKeyMismatch`, `CertificateExpired`, `CertificateNotYetValid`.
 pub(super) fn soundness(
-    source: &Source,
+    source: &SourceKubeconfig,
     reached: &Reached<'_>,
     insecure: InsecureGrant,
     now_seconds: i64,
@@ -59,7 +59,7 @@ pub(super) fn soundness(
     let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else {
         return Ok(());
     };
-    let place = Place::ROOT.field("users").item(at).field("user");
+    let place = DocumentPlace::ROOT.field("users").item(at).field("user");
     if certificate.pair == Pair::Differs {
         let message = "not the key of the client certificate";
         let place = place.field("client-key-data");
@@ -81,12 +81,15 @@ pub(super) fn soundness(
 /// because the old CA may stay beside the new one during a rotation. Without CA data the client's machine decides
 /// what to trust; that needs the `insecure` grant, and the source must have none either.
 fn trust(
-    source: &Source,
+    source: &SourceKubeconfig,
     (at, cluster): (usize, &ProposedCluster),
     insecure: InsecureGrant,
     now_seconds: i64,
 ) -> Result<(), KubeconfigError> {
-    let place = Place::ROOT.field("clusters").item(at).field("cluster");
+    let place = DocumentPlace::ROOT
+        .field("clusters")
+        .item(at)
+        .field("cluster");
     if cluster.insecure {
         if cluster.authorities.is_empty() {
             return Ok(());
@@ -142,7 +145,7 @@ struct Size {
 
 /// Whether the kubeconfig of an answer is certain to have more than so many bytes, or more values than a kubeconfig
 /// may have.
-pub(super) fn exceeds(source: &Source, answer: &Proposal, bytes: usize) -> bool {
+pub(super) fn exceeds(source: &SourceKubeconfig, answer: &Proposal, bytes: usize) -> bool {
     let bundles = source.bundles.iter();
     let authorities: Vec<Size> = bundles
         .map(|bundle| text(text_of(source, bundle)))
@@ -164,7 +167,7 @@ pub(super) fn exceeds(source: &Source, answer: &Proposal, bytes: usize) -> bool 
 }
 
 /// The size of each entry of a list.
-fn entries(source: &Source, list: &str) -> Vec<Size> {
+fn entries(source: &SourceKubeconfig, list: &str) -> Vec<Size> {
     let entries = source.document.get(list).and_then(Value::as_array);
     entries.into_iter().flatten().map(size).collect()
 }

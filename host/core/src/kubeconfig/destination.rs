@@ -1,7 +1,7 @@
 //! Where a credential may go: checks every cluster of an answer against the policy's grant. Refuses what is neither
 //! granted nor as in the source.
 
-use super::{KubeconfigError, KubeconfigLimits, Place, Source, servers};
+use super::{DocumentPlace, KubeconfigError, KubeconfigLimits, SourceKubeconfig, servers};
 use crate::contract::credentials::{
     AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser,
 };
@@ -57,14 +57,14 @@ impl<'a> Terms<'a> {
 /// # Errors
 /// The first thing that is not granted.
 pub(super) fn check(
-    source: &Source,
+    source: &SourceKubeconfig,
     answer: &Proposal,
     terms: &Terms<'_>,
 ) -> Result<(), KubeconfigError> {
     let mut contexts = answer.contexts.iter();
     let current = contexts.find(|context| context.name == answer.current_context);
     for (at, cluster) in answer.clusters.iter().enumerate() {
-        let item = Place::ROOT.field("clusters").item(at);
+        let item = DocumentPlace::ROOT.field("clusters").item(at);
         let Some(origin) = source.view.clusters.get(cluster.entry as usize) else {
             let what = "an entry that the source does not have";
             return Err(item.proposed(KnownReason::UnknownReference, what));
@@ -80,12 +80,12 @@ pub(super) fn check(
 
 /// Checks that the policy lets the kinds of this credential be written.
 fn credential(
-    source: &Source,
+    source: &SourceKubeconfig,
     at: usize,
     user: &ProposedUser,
     grant: &KubeconfigGrant,
 ) -> Result<(), KubeconfigError> {
-    let item = Place::ROOT.field("users").item(at);
+    let item = DocumentPlace::ROOT.field("users").item(at);
     let Some(origin) = source.view.users.get(user.entry as usize) else {
         let message = "based on an entry that the source does not have";
         return Err(item.error(KnownReason::UnknownReference, message));
@@ -128,11 +128,11 @@ pub(super) fn is_kept(cluster: &ProposedCluster, origin: &ClusterView) -> bool {
 }
 
 fn granted(
-    source: &Source,
+    source: &SourceKubeconfig,
     cluster: &ProposedCluster,
     origin: &ClusterView,
     terms: &Terms<'_>,
-    place: &Place,
+    place: &DocumentPlace,
 ) -> Result<(), KubeconfigError> {
     let grant = terms.grant;
     let refuse = |field, word, what: &str, granted: &str| {
@@ -178,11 +178,11 @@ fn granted(
 
 /// Whether the certificate authorities of a cluster are granted.
 fn authorities(
-    source: &Source,
+    source: &SourceKubeconfig,
     cluster: &ProposedCluster,
     origin: &ClusterView,
     terms: &Terms<'_>,
-    place: &Place,
+    place: &DocumentPlace,
 ) -> Result<(), KubeconfigError> {
     let grant = terms.grant;
     let refuse = |what: &str| {

@@ -2,7 +2,7 @@
 //! a credential, and no name from inside a document, leaves this file.
 
 use super::NODES;
-use crate::document::{self, Limits};
+use crate::document::{self, ParseLimits};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(crate) struct Parts<'d> {
 
 /// Reads the bytes of a kubeconfig; `None` when they are none.
 pub(crate) fn read(bytes: &[u8]) -> Option<Map<String, Value>> {
-    let limits = Limits {
+    let limits = ParseLimits {
         bytes: bytes.len(),
         nodes: NODES,
         depth: 64,

@@ -1,7 +1,7 @@
 //! Whether two kubeconfigs say the same: compares parsed values, data by bytes, entries by name. Ignores formatting.
 
-use super::{Assembled, KubeconfigLimits, Source, certificate};
-use crate::document::{self, Limits};
+use super::{Assembled, KubeconfigLimits, SourceKubeconfig, certificate};
+use crate::document::{self, ParseLimits};
 use serde_json::{Map, Value};
 
 /// The fields of a credential; two users that agree in these hold the same credential.
@@ -22,7 +22,7 @@ impl Assembled {
         if bytes == self.text.as_bytes() {
             return true;
         }
-        let limits = Limits {
+        let limits = ParseLimits {
             bytes: bytes.len().max(self.text.len()).saturating_mul(2),
             nodes: 100_000,
             depth: 64,
@@ -32,7 +32,7 @@ impl Assembled {
     }
 }
 
-impl Source {
+impl SourceKubeconfig {
     /// Whether a user of the kubeconfig in these bytes holds the credential of a user of this source.
     pub fn shares_credential(&self, bytes: &[u8], limits: &KubeconfigLimits) -> bool {
         let Ok(other) = Self::parse(bytes, limits) else {

@@ -2,7 +2,7 @@
 //! credentials; they stay in the document.
 
 use super::certificate::{self, CertificateFacts, Pair, PublicKey};
-use super::{Bundle, ClientCertificate, KubeconfigError, Place, Source, url};
+use super::{Bundle, ClientCertificate, DocumentPlace, KubeconfigError, SourceKubeconfig, url};
 use crate::contract::credentials::{
     Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, UserView,
 };
@@ -16,8 +16,8 @@ type Fields = Map<String, Value>;
 ///
 /// # Errors
 /// The first entry that cannot be used.
-pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
-    let mut source = Source {
+pub(super) fn read(document: Fields) -> Result<SourceKubeconfig, KubeconfigError> {
+    let mut source = SourceKubeconfig {
         view: SourceView {
             clusters: Vec::new(),
             users: Vec::new(),
@@ -35,7 +35,7 @@ pub(super) fn read(document: Fields) -> Result<Source, KubeconfigError> {
         source.view.clusters.push(cluster);
     }
     if source.view.clusters.is_empty() {
-        let place = Place::ROOT.field("clusters");
+        let place = DocumentPlace::ROOT.field("clusters");
         return Err(place.error(KnownReason::NoClusters, "it has no cluster"));
     }
     for (number, (name, fields)) in entries(&document, "users", "user")?.into_iter().enumerate() {
@@ -55,7 +55,7 @@ fn entries<'d>(
     let mut names = BTreeSet::new();
     let items = document.get(list).and_then(Value::as_array);
     let entry = |(at, item): (usize, &'d Value)| {
-        let place = || Place::ROOT.field(list).item(at);
+        let place = || DocumentPlace::ROOT.field(list).item(at);
         let name = item.get("name").and_then(Value::as_str);
         let (name, fields) = name
             .zip(item.get(inner).and_then(Value::as_object))
@@ -87,12 +87,15 @@ fn contexts(document: &Fields) -> Result<Vec<ContextEntry>, KubeconfigError> {
 }
 
 fn cluster(
-    source: &mut Source,
+    source: &mut SourceKubeconfig,
     number: usize,
     name: &str,
     fields: &Fields,
 ) -> Result<ClusterView, KubeconfigError> {
-    let place = Place::ROOT.field("clusters").item(number).field("cluster");
+    let place = DocumentPlace::ROOT
+        .field("clusters")
+        .item(number)
+        .field("cluster");
     let wrong_url = |field, message| place.field(field).error(KnownReason::InvalidUrl, message);
     let proxy = match some_text(fields, "proxy-url") {
         None => None,
@@ -121,10 +124,10 @@ fn cluster(
 }
 
 fn authority(
-    source: &mut Source,
+    source: &mut SourceKubeconfig,
     number: usize,
     fields: &Fields,
-    place: &Place,
+    place: &DocumentPlace,
 ) -> Result<AuthoritySource, KubeconfigError> {
     let file = some_text(fields, "certificate-authority").is_some();
     let at_file = place.field("certificate-authority");
@@ -172,12 +175,12 @@ fn summary(reference: u32, certificates: &[CertificateFacts]) -> Authority {
 }
 
 fn user(
-    source: &mut Source,
+    source: &mut SourceKubeconfig,
     number: usize,
     name: &str,
     fields: &Fields,
 ) -> Result<UserView, KubeconfigError> {
-    let item = Place::ROOT.field("users").item(number);
+    let item = DocumentPlace::ROOT.field("users").item(number);
     let certificate = client_certificate(fields, &item.field("user"))?;
     let has = |field: &str| some_text(fields, field).is_some();
     let has_map = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
@@ -205,7 +208,7 @@ fn user(
 /// ignore a key without a certificate, so it is not checked.
 fn client_certificate(
     fields: &Fields,
-    place: &Place,
+    place: &DocumentPlace,
 ) -> Result<Option<(ClientCertificate, i64)>, KubeconfigError> {
     let (at_certificate, at_key) = (
         place.field("client-certificate-data"),
@@ -251,7 +254,11 @@ fn pair(key: &[u8], public: &PublicKey) -> Option<Pair> {
 }
 
 /// The bytes of a base64 field; `None` when it is absent or empty.
-fn data(fields: &Fields, field: &str, place: &Place) -> Result<Option<Vec<u8>>, KubeconfigError> {
+fn data(
+    fields: &Fields,
+    field: &str,
+    place: &DocumentPlace,
+) -> Result<Option<Vec<u8>>, KubeconfigError> {
     some_text(fields, field)
         .map(|text| {
             certificate::field(text)

@@ -1,6 +1,6 @@
 //! The type of each field of a kubeconfig, as clients expect it.
 
-use super::{KubeconfigError, Place};
+use super::{DocumentPlace, KubeconfigError};
 use serde_json::{Map, Value};
 use transom_api::KnownReason;
 
@@ -89,13 +89,13 @@ const EXTENSIONS: Shape = Entries("extension", &Anything);
 /// # Errors
 /// The first field of the wrong type.
 pub(super) fn check(document: &Map<String, Value>) -> Result<(), KubeconfigError> {
-    fields(document, KUBECONFIG, &Place::ROOT)
+    fields(document, KUBECONFIG, &DocumentPlace::ROOT)
 }
 
 fn fields(
     map: &Map<String, Value>,
     known: &'static [(&'static str, Shape)],
-    place: &Place,
+    place: &DocumentPlace,
 ) -> Result<(), KubeconfigError> {
     known
         .iter()
@@ -105,7 +105,11 @@ fn fields(
         })
 }
 
-fn fits(value: &Value, shape: &'static Shape, place: &Place) -> Result<(), KubeconfigError> {
+fn fits(
+    value: &Value,
+    shape: &'static Shape,
+    place: &DocumentPlace,
+) -> Result<(), KubeconfigError> {
     match (shape, value) {
         (Anything, _) | (Text, Value::String(_)) | (Flag, Value::Bool(_)) => Ok(()),
         (List(inner), Value::Array(items)) => items
@@ -134,7 +138,7 @@ fn entry(
     item: &Value,
     inner: &'static str,
     shape: &'static Shape,
-    place: &Place,
+    place: &DocumentPlace,
 ) -> Result<(), KubeconfigError> {
     let Value::Object(map) = item else {
         return Err(place.error(KnownReason::KubeconfigInvalid, "not a map"));

@@ -1,7 +1,7 @@
 //! The structure of a kubeconfig as it may be shown: servers and flags in clear, marks instead of everything else.
 //! Shows names from inside it only on request, and no field that is not listed here.
 
-use super::{Source, url};
+use super::{SourceKubeconfig, url};
 use crate::redact::Marks;
 use crate::reference::dns;
 use serde_json::{Map, Value};
@@ -90,7 +90,7 @@ fn hidden<'a>(users: &'a Value, found: &mut Vec<&'a str>) {
     }
 }
 
-impl Source {
+impl SourceKubeconfig {
     /// Its structure: servers and flags in clear, everything else as marks, unknown fields together as one mark.
     pub(crate) fn redacted(&self, marks: &Marks) -> Value {
         let users = self.document.get("users").filter(|_| marks.show_names());

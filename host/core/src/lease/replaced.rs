@@ -1,5 +1,5 @@
-//! Whether a controller that a policy replaces still runs: somebody holds its Lease and renews it. It is only told; what
-//! the policy does stays the same (ADR 0072).
+//! Whether a controller that a policy replaces still runs: somebody holds its Lease and renews it. It is only told;
+//! what the policy does stays the same (ADR 0072).
 
 use crate::object::Object;
 use crate::projection::Paths;

@@ -11,7 +11,7 @@ fn at(ms: u64) -> Now {
 }
 
 fn lease(version: &str, holder: &str, renewed_us: i64) -> Lease {
-    let record = Record {
+    let record = LeaderElectionRecord {
         holder: Some(holder.to_owned()),
         acquired_us: Some(0),
         renewed_us: Some(renewed_us),
@@ -24,9 +24,9 @@ fn lease(version: &str, holder: &str, renewed_us: i64) -> Lease {
     }
 }
 
-fn writing(step: Step) -> Write {
+fn writing(step: LeaseStep) -> Write {
     match step {
-        Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => write,
+        LeaseStep::Acquire(write) | LeaseStep::Renew(write) | LeaseStep::Release(write) => write,
         other => panic!("{other:?} writes nothing"),
     }
 }
@@ -42,7 +42,7 @@ fn act(election: &mut Election, now: Now, version: &str) -> Write {
 /// A candidate that leads since second 0, at version 1.
 fn leader() -> Election {
     let mut election = Election::new("me", Timing::default());
-    assert_eq!(election.next(at(0)), Step::Look);
+    assert_eq!(election.next(at(0)), LeaseStep::Look);
     election.saw(None, at(0));
     let write = act(&mut election, at(0), "1");
     assert_eq!(
@@ -81,7 +81,7 @@ fn the_times_are_those_of_client_go() {
 fn a_leader_renews_in_time_and_writes_only_while_it_may() {
     let mut election = leader();
     assert!(election.leads(at(0)) && election.leads(at(9_999)) && !election.leads(at(10_000)));
-    assert_eq!(election.next(at(1)), Step::Wait(2_000));
+    assert_eq!(election.next(at(1)), LeaseStep::Wait(2_000));
     let renewal = act(&mut election, at(2_000), "2");
     assert_eq!(
         (renewal.version.as_deref(), renewal.record.acquired_us),
@@ -113,10 +113,10 @@ fn a_dead_leader_is_replaced_after_its_lease_by_the_local_clock() {
         election.saw(Some(lease("7", "other", renewed_us)), at(1_000));
         assert_eq!(
             election.next(at(1_000)),
-            Step::Follow(3_000),
+            LeaseStep::Follow(3_000),
             "whatever its clock says"
         );
-        assert_eq!(election.next(at(3_000)), Step::Look);
+        assert_eq!(election.next(at(3_000)), LeaseStep::Look);
         election.saw(
             Some(lease("8", "other", renewed_us.wrapping_add(1))),
             at(3_000),
@@ -126,8 +126,8 @@ fn a_dead_leader_is_replaced_after_its_lease_by_the_local_clock() {
             Some(lease("9", "other", renewed_us.wrapping_add(1))),
             at(17_000),
         );
-        assert_eq!(election.next(at(17_999)), Step::Follow(18_000));
-        let Step::Acquire(write) = election.next(at(18_000)) else {
+        assert_eq!(election.next(at(17_999)), LeaseStep::Follow(18_000));
+        let LeaseStep::Acquire(write) = election.next(at(18_000)) else {
             panic!("not taken")
         };
         assert_eq!(
@@ -145,7 +145,7 @@ fn a_released_lease_is_acquired_at_once() {
         let mut released = lease("7", "", 0);
         released.record.holder = holder;
         election.saw(Some(released), at(5));
-        assert!(matches!(election.next(at(5)), Step::Acquire(_)));
+        assert!(matches!(election.next(at(5)), LeaseStep::Acquire(_)));
     }
 }
 
@@ -157,11 +157,11 @@ fn a_holder_that_was_frozen_does_not_write() {
     // Frozen here; meanwhile another replica takes over.
     assert!(!election.leads(at(60_000)));
     election.conflicted(at(60_000));
-    assert_eq!(election.next(at(60_000)), Step::Follow(60_200));
-    assert_eq!(election.next(at(60_200)), Step::Look);
+    assert_eq!(election.next(at(60_000)), LeaseStep::Follow(60_200));
+    assert_eq!(election.next(at(60_200)), LeaseStep::Look);
     election.saw(Some(lease("5", "other", 1)), at(60_001));
     assert!(!election.leads(at(60_001)));
-    assert_eq!(election.next(at(60_001)), Step::Follow(62_001));
+    assert_eq!(election.next(at(60_001)), LeaseStep::Follow(62_001));
     // No other replica took over: the lease is renewed at the version that was seen, and only then leads again.
     let mut alone = leader();
     assert!(!alone.leads(at(60_000)));
@@ -199,11 +199,11 @@ fn detects_a_stolen_lease() {
     let mut election = leader();
     election.saw(Some(lease("4", "other", 1)), at(1_000));
     assert!(!election.leads(at(1_000)));
-    assert_eq!(election.next(at(1_000)), Step::Follow(3_000));
+    assert_eq!(election.next(at(1_000)), LeaseStep::Follow(3_000));
     // Another candidate with this name is another one, too.
     election.saw(Some(lease("5", "me", 1)), at(3_000));
     assert!(!election.leads(at(3_000)));
-    assert_eq!(election.next(at(3_000)), Step::Follow(5_000));
+    assert_eq!(election.next(at(3_000)), LeaseStep::Follow(5_000));
 }
 
 #[test]
@@ -212,12 +212,12 @@ fn learns_the_outcome_of_an_unanswered_write() {
     let first = writing(election.next(at(2_000)));
     election.sending(&first, at(2_000));
     election.failed(at(4_000));
-    assert_eq!(election.next(at(4_000)), Step::Follow(6_000));
-    assert_eq!(election.next(at(6_000)), Step::Look);
+    assert_eq!(election.next(at(4_000)), LeaseStep::Follow(6_000));
+    assert_eq!(election.next(at(6_000)), LeaseStep::Look);
     // It has not arrived yet.
     let old = Lease {
         version: "1".to_owned(),
-        record: Record {
+        record: LeaderElectionRecord {
             renewed_us: Some(0),
             ..first.record.clone()
         },
@@ -254,7 +254,7 @@ fn releasing_ends_leadership_at_once_and_is_retried_until_done() {
     );
     election.sending(&release, at(1));
     election.conflicted(at(1));
-    assert_eq!(election.next(at(201)), Step::Look);
+    assert_eq!(election.next(at(201)), LeaseStep::Look);
     election.saw(
         Some(Lease {
             version: "2".to_owned(),
@@ -267,11 +267,11 @@ fn releasing_ends_leadership_at_once_and_is_retried_until_done() {
         (again.version.as_deref(), again.record.transitions),
         (Some("2"), Some(0))
     );
-    assert_eq!(election.next(at(201)), Step::Released);
+    assert_eq!(election.next(at(201)), LeaseStep::Released);
     let mut follower = Election::new("me", Timing::default());
     follower.saw(Some(lease("7", "other", 0)), at(1));
     follower.stop();
-    assert_eq!(follower.next(at(60_000)), Step::Released);
+    assert_eq!(follower.next(at(60_000)), LeaseStep::Released);
 }
 
 #[test]
@@ -283,11 +283,11 @@ fn a_malformed_lease_delays_an_election_only_briefly() {
         (Some(60), 60_000),
         (Some(i32::MAX), LONGEST_MS),
     ] {
-        let record = Record {
+        let record = LeaderElectionRecord {
             holder: Some("other".to_owned()),
             seconds,
             transitions: Some(-1),
-            ..Record::default()
+            ..LeaderElectionRecord::default()
         };
         let mut election = Election::new("me", Timing::default());
         election.saw(
@@ -306,7 +306,7 @@ fn a_malformed_lease_delays_an_election_only_briefly() {
         );
         assert_eq!(
             election.next(at(ends - 1)),
-            Step::Follow(ends),
+            LeaseStep::Follow(ends),
             "{seconds:?}"
         );
         assert_eq!(writing(election.next(at(ends))).record.transitions, Some(1));
@@ -315,7 +315,7 @@ fn a_malformed_lease_delays_an_election_only_briefly() {
     election.saw(
         Some(Lease {
             version: "7".to_owned(),
-            record: Record::default(),
+            record: LeaderElectionRecord::default(),
         }),
         at(0),
     );
@@ -388,11 +388,11 @@ impl Candidate {
     fn turn(&mut self, me: usize, ms: u64, luck: Luck, world: &mut World) {
         let now = self.now(ms);
         match self.election.next(now) {
-            Step::Look if matches!(luck, Luck::Good | Luck::Frozen(_)) => {
+            LeaseStep::Look if matches!(luck, Luck::Good | Luck::Frozen(_)) => {
                 self.election.saw(world.lease.clone(), now);
             }
-            Step::Look => self.election.failed(now),
-            Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => {
+            LeaseStep::Look => self.election.failed(now),
+            LeaseStep::Acquire(write) | LeaseStep::Renew(write) | LeaseStep::Release(write) => {
                 self.election.sending(&write, now);
                 match luck {
                     Luck::Good | Luck::Frozen(_) => match world.put(&write) {
@@ -410,7 +410,7 @@ impl Candidate {
                     }
                 }
             }
-            Step::Wait(_) | Step::Follow(_) | Step::Released => {}
+            LeaseStep::Wait(_) | LeaseStep::Follow(_) | LeaseStep::Released => {}
         }
         if let Luck::Frozen(by) = luck {
             self.awake_ms = ms + by;
@@ -442,7 +442,7 @@ proptest! {
                 world.put(&write);
             }
             for (me, candidate) in candidates.iter_mut().enumerate().filter(|(_, candidate)| candidate.awake_ms <= ms) {
-                let asks = !matches!(candidate.election.next(candidate.now(ms)), Step::Wait(_) | Step::Follow(_));
+                let asks = !matches!(candidate.election.next(candidate.now(ms)), LeaseStep::Wait(_) | LeaseStep::Follow(_));
                 let luck = if asks && ms < 150_000 { fates.next().unwrap_or(Luck::Good) } else { Luck::Good };
                 candidate.turn(me, ms, luck, &mut world);
             }

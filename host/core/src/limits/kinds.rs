@@ -8,24 +8,24 @@ use std::sync::Arc;
 use transom_api::policy::Limited;
 
 /// Kinds of changes.
-pub type Kinds = BTreeSet<Limited>;
+pub type LimitedKinds = BTreeSet<Limited>;
 
-/// The kinds of changes that steps make and that have a limit. `before` are the primary and the objects that others made,
-/// as they were read. New objects have no limit, nor do labels and annotations of objects that the policy made, nor
-/// finalizers.
-pub fn kinds(steps: &[Step], before: &[Arc<Object>]) -> Kinds {
+/// The kinds of changes that steps make and that have a limit. `before` are the primary and the objects that others
+/// made, as they were read. New objects have no limit, nor do labels and annotations of objects that the policy made,
+/// nor finalizers.
+pub fn kinds(steps: &[Step], before: &[Arc<Object>]) -> LimitedKinds {
     steps
         .iter()
         .flat_map(|step| of_step(step, before))
         .collect()
 }
 
-fn of_step(step: &Step, before: &[Arc<Object>]) -> Kinds {
+fn of_step(step: &Step, before: &[Arc<Object>]) -> LimitedKinds {
     let is_content = |path: &String| path != "metadata" && !path.starts_with("metadata.");
     match step {
-        Step::Create { .. } => Kinds::new(),
-        Step::Update { changed, .. } if !changed.iter().any(is_content) => Kinds::new(),
-        step if step.is_of_finalizers() => Kinds::new(),
+        Step::Create { .. } => LimitedKinds::new(),
+        Step::Update { changed, .. } if !changed.iter().any(is_content) => LimitedKinds::new(),
+        step if step.is_of_finalizers() => LimitedKinds::new(),
         _ => {
             let effects = effect::of(step, effect::target(step, before)).into_iter();
             effects.filter_map(|effect| kind(effect.verb)).collect()

@@ -7,7 +7,7 @@ use transom_api::policy::Limited;
 /// One interval of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
+pub struct LimitRecord {
     /// When it began, in seconds since 1970.
     pub started_seconds: i64,
     /// When it ends, unless something is withheld then.
@@ -27,7 +27,7 @@ pub struct Record {
     pub reached: bool,
 }
 
-impl Record {
+impl LimitRecord {
     /// An interval that begins now, in which nothing was changed.
     pub(super) fn new(now_seconds: i64, interval_seconds: u32) -> Self {
         Self {

@@ -15,7 +15,7 @@ const PRUNED: Limited = Limited::ObjectsPruned;
 /// A fleet under one policy, and what outlives its agent.
 struct Fleet {
     ledger: Ledger,
-    kept: Option<Record>,
+    kept: Option<LimitRecord>,
     /// How often the record was written.
     writes: usize,
     limits: LimitsSpec,
@@ -44,7 +44,7 @@ impl Fleet {
     }
 
     /// What a reconcile does: records when that is asked for, and changes what is admitted.
-    fn ask(&mut self, name: &str, kinds: &[Limited]) -> Result<Kinds, Failure> {
+    fn ask(&mut self, name: &str, kinds: &[Limited]) -> Result<LimitedKinds, Failure> {
         let (primary, kinds) = (Arc::new(hosted(name)), kinds.iter().copied().collect());
         loop {
             let verdict = self.ledger.admit(&Ask {
@@ -56,7 +56,7 @@ impl Fleet {
                 now_seconds: self.now,
             });
             match verdict {
-                Verdict::Admitted(counted) => {
+                LimitVerdict::Admitted(counted) => {
                     let since = self
                         .ledger
                         .record()
@@ -68,8 +68,8 @@ impl Fleet {
                     self.changed.extend(each);
                     return Ok(counted);
                 }
-                Verdict::Withheld(failure) => return Err(failure),
-                Verdict::Reserve(record) => {
+                LimitVerdict::Withheld(failure) => return Err(failure),
+                LimitVerdict::Reserve(record) => {
                     assert_ne!(Some(&record), self.ledger.record(), "it would ask for ever");
                     self.kept = Some(record.clone());
                     self.writes += 1;
@@ -85,8 +85,8 @@ impl Fleet {
         admitted.collect::<Vec<_>>().len()
     }
 
-    fn look(&mut self, approved: Option<&str>) -> Looked {
-        self.ledger.look(&Look {
+    fn look(&mut self, approved: Option<&str>) -> LimitResult {
+        self.ledger.check(&LimitCheck {
             policy: "p",
             limits: &self.limits,
             revision: self.revision,
@@ -103,7 +103,7 @@ impl Fleet {
     }
 
     /// Another revision becomes active; that an approval ended is recorded, and returned.
-    fn swap(&mut self, name: &[u8]) -> Option<Record> {
+    fn swap(&mut self, name: &[u8]) -> Option<LimitRecord> {
         self.revision = Digest::of_bytes(name);
         self.ledger.begin(&self.revision, &self.limits);
         let ended = self.ledger.ended && self.ledger.is_stopping();
@@ -138,7 +138,7 @@ fn update(changed: &[&str]) -> Step {
     }
 }
 
-fn patch(before: &Value, after: &Value) -> Kinds {
+fn patch(before: &Value, after: &Value) -> LimitedKinds {
     let step = Step::Patch {
         reference: hosted("a"),
         version: String::new(),
@@ -156,7 +156,7 @@ fn new_objects_and_new_labels_have_no_limit() {
         desired: object(json!({})),
     };
     let labels = update(&["metadata.labels.a", "metadata.annotations.b", "metadata"]);
-    assert_eq!(kinds(&[create, labels], &[]), Kinds::new());
+    assert_eq!(kinds(&[create, labels], &[]), LimitedKinds::new());
     assert_eq!(
         kinds(&[update(&["metadata.labels.a", "data.k"])], &[]),
         [Limited::ObjectsChanged].into()
@@ -536,12 +536,12 @@ fn a_record_reads_back_and_holds_no_name() {
     let mut fleet = Fleet::new(40, json!({}));
     fleet.add(0..13);
     let record = fleet.kept.unwrap();
-    assert_eq!(Record::parse(&record.text()), Ok(record.clone()));
+    assert_eq!(LimitRecord::parse(&record.text()), Ok(record.clone()));
     assert_eq!(
         record.text(),
         r#"{"startedSeconds":1000,"endsSeconds":1600,"primaries":40,"reserved":{"elementsAdded":12},"approved":{},"reached":true}"#
     );
-    assert!(Record::parse("{}").is_err() && Record::parse("").is_err());
+    assert!(LimitRecord::parse("{}").is_err() && LimitRecord::parse("").is_err());
     assert!(!record.is_old(1_600) && record.is_old(90_000));
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use transom_api::policy::{Limited, LimitsSpec};
 
 impl Ledger {
-    /// A revision is active from now on: what was approved for another one ends, and cannot be approved any more. The next
-    /// look has that recorded.
+    /// A revision is active from now on: what was approved for another one ends, and cannot be approved any more. The
+    /// next look has that recorded.
     pub fn begin(&mut self, revision: &Digest, limits: &LimitsSpec) {
         if self.revision.replace(*revision) != Some(*revision) {
             self.offers.clear();
@@ -61,8 +61,8 @@ impl Ledger {
         }
     }
 
-    /// Whether what was changed and still stands, and what is withheld, are together more than the limit: then it is one
-    /// event, and another interval must not go on with it.
+    /// Whether what was changed and still stands, and what is withheld, are together more than the limit: then it is
+    /// one event, and another interval must not go on with it.
     fn is_stopped(&self, limits: &LimitsSpec) -> bool {
         let Some(record) = &self.record else {
             return false;

@@ -3,7 +3,7 @@
 
 use super::view;
 use crate::contract::description::Read;
-use crate::contract::taints::{Condition, MANAGED_CLUSTER, ManagedCluster, Status, Taint};
+use crate::contract::taints::{ClusterCondition, MANAGED_CLUSTER, ManagedCluster, Status, Taint};
 use crate::failure::InvalidField;
 use crate::object::Object;
 use crate::projection::Declared;
@@ -175,7 +175,7 @@ fn body(cluster: &ManagedCluster) -> Value {
     })
 }
 
-fn condition(condition: &Condition) -> Value {
+fn condition(condition: &ClusterCondition) -> Value {
     let status = match condition.status {
         Status::Yes => "True",
         Status::No => "False",
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn reduces_a_record_to_the_declared_fields() {
         let pair = |key: &str| (key.to_owned(), "v".to_owned());
-        let condition = |kind: &str| Condition {
+        let condition = |kind: &str| ClusterCondition {
             kind: kind.to_owned(),
             status: Status::No,
             reason: "R".to_owned(),
@@ -349,7 +349,7 @@ mod tests {
         );
         assert_eq!(
             some.conditions,
-            [Condition {
+            [ClusterCondition {
                 reason: String::new(),
                 changed_seconds: None,
                 ..condition("B")

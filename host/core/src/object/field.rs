@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 
 /// A place in a value, with its path; null counts as absent.
 #[derive(Clone, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct FieldPlace<'a> {
     path: String,
     value: Option<&'a Value>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldPlace<'a> {
     /// The whole value.
     pub(crate) fn top(value: &'a Value) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl<'a> Place<'a> {
 }
 
 /// A port; 0 and absent count as none.
-pub(crate) fn port(place: &Place<'_>) -> Result<Option<u16>, InvalidField> {
+pub(crate) fn port(place: &FieldPlace<'_>) -> Result<Option<u16>, InvalidField> {
     let Some(value) = place.value() else {
         return Ok(None);
     };

@@ -14,8 +14,8 @@ impl OwnershipIndex {
         }
     }
 
-    /// A reconcile ended: what its answer only removes, it claims no longer, so that another primary may make it. Returns
-    /// the keys to wake.
+    /// A reconcile ended: what its answer only removes, it claims no longer, so that another primary may make it.
+    /// Returns the keys to wake.
     pub fn let_go(&mut self, key: &Key) -> Vec<Key> {
         let (Some(removed), Some(targets)) =
             (self.removed_by.get(key), self.targets_of.get_mut(key))

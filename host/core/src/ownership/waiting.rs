@@ -13,7 +13,8 @@ impl OwnershipIndex {
         self.unlocated.get(policy).map_or(0, BTreeSet::len)
     }
 
-    /// How many other primaries of the policy may want a target without having said so. The key is woken when there are none.
+    /// How many other primaries of the policy may want a target without having said so. The key is woken when there are
+    /// none.
     pub fn undecided(&mut self, key: &Key) -> usize {
         let others = |keys: &BTreeMap<Arc<str>, BTreeSet<Key>>| {
             let keys = keys.get(&key.policy);
@@ -67,7 +68,8 @@ impl OwnershipIndex {
         self.wake(key)
     }
 
-    /// The guest said what a primary wants, or the primary is gone. With the last one, returns the keys that waited for that.
+    /// The guest said what a primary wants, or the primary is gone. With the last one, returns the keys that waited for
+    /// that.
     pub(super) fn known(&mut self, key: &Key) -> Vec<Key> {
         let Some(keys) = self.unknown.get_mut(&key.policy) else {
             return Vec::new();

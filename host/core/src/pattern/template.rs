@@ -4,7 +4,8 @@
 //! ```text
 //! template = choice *( "|" choice )        the first choice of which every field is there
 //! choice   = *( field / "text" / dashed(field) )
-//! field    = primary.namespace / primary.name / primary.labels["key"] / primary.annotations["key"] / agent.remoteCluster
+//! field    = primary.namespace / primary.name / primary.labels["key"] / primary.annotations["key"]
+//!          / agent.remoteCluster
 //! ```
 
 use super::TemplateData;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 const MAX: usize = 8;
 
 /// Templates by the names under which patterns of a policy use them.
-pub type Names = BTreeMap<String, Arc<Template>>;
+pub type TemplateNames = BTreeMap<String, Arc<Template>>;
 
 /// A parsed template.
 #[derive(Clone, Debug)]

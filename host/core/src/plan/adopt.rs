@@ -1,10 +1,10 @@
 //! Which objects that are there without a stamp a policy takes for its own.
 
 use super::Wanting;
-use super::desired::{Content, Whole};
+use super::desired::{KeyContent, Whole};
 use super::whole::is_right;
 use crate::failure::Failure;
-use crate::managed_keys::Wanted;
+use crate::managed_keys::WantedKeys;
 use crate::object::Object;
 use crate::ownership::Rivals;
 use crate::pattern::TemplateData;
@@ -40,7 +40,8 @@ pub(super) fn check(
     })
 }
 
-/// Checks that an existing object is this policy's, or one that it could adopt whatever it wants of it: then it may remove it.
+/// Checks that an existing object is this policy's, or one that it could adopt whatever it wants of it: then it may
+/// remove it.
 pub(super) fn check_removal(
     wanting: &Wanting<'_>,
     existing: &Object,
@@ -79,8 +80,8 @@ fn ours(
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]))
 }
 
-/// Why an object without a stamp is not adopted, whatever it holds. What all primaries of a policy share belongs to none of
-/// them more than to the others.
+/// Why an object without a stamp is not adopted, whatever it holds. What all primaries of a policy share belongs to
+/// none of them more than to the others.
 pub(super) fn of_others(
     wanting: &Wanting<'_>,
     existing: &Object,
@@ -100,8 +101,9 @@ pub(super) fn of_others(
     }
 }
 
-/// Whether an object says in every granted field something that the grant lists: the policy could have written all of it, so
-/// nothing of others is lost when it is written over. An object that lacks a field may be one of others with the same name.
+/// Whether an object says in every granted field something that the grant lists: the policy could have written all of
+/// it, so nothing of others is lost when it is written over. An object that lacks a field may be one of others with the
+/// same name.
 fn is_bounded(rule: &WriteRule, existing: &Object, data: &TemplateData<'_>) -> bool {
     let lists = |field: &Path| {
         let mut values = rule.values.iter();
@@ -125,8 +127,8 @@ fn is_bounded(rule: &WriteRule, existing: &Object, data: &TemplateData<'_>) -> b
         && values.all(|values| values.admits(&existing.body, data))
 }
 
-/// Why an object is not written over although its content is bounded: a tool keeps it, and would write it back. What is as
-/// wanted already gets only a stamp, which is no harm to the tool.
+/// Why an object is not written over although its content is bounded: a tool keeps it, and would write it back. What is
+/// as wanted already gets only a stamp, which is no harm to the tool.
 fn of_tool(object: &Object) -> Option<&'static str> {
     let is_of_tool = |(key, value): (&String, &Value)| {
         let group = key.split_once('/').map_or("", |(group, _)| group);
@@ -145,21 +147,24 @@ fn of_tool(object: &Object) -> Option<&'static str> {
 
 /// Why an existing object is not the one that the policy would have made.
 fn differs(whole: &Whole<'_>, existing: &Object) -> Option<&'static str> {
-    let content = Wanted::of(&OwnSpec::default(), &whole.content, &[]);
+    let content = WantedKeys::of(&OwnSpec::default(), &whole.content, &[]);
     let mut data = whole.data.iter();
     let of_data = data.find_map(|one| differs_in(existing, one));
     of_data.or_else(|| (!content.is_in(existing)).then_some(OTHER_CONTENT))
 }
 
-fn differs_in(existing: &Object, (key, content): (&String, &Content<'_>)) -> Option<&'static str> {
+fn differs_in(
+    existing: &Object,
+    (key, content): (&String, &KeyContent<'_>),
+) -> Option<&'static str> {
     match content {
-        Content::Hole(hole) => {
+        KeyContent::Hole(hole) => {
             let bytes = existing.secret_bytes(key);
             let ours = bytes.is_some_and(|bytes| hole.shares_credential(&bytes));
             (!ours).then_some("the credential in it is not the source's")
         }
-        Content::Text(_) if is_right(existing, key, content) => None,
-        Content::Text(_) => Some(OTHER_CONTENT),
+        KeyContent::Text(_) if is_right(existing, key, content) => None,
+        KeyContent::Text(_) => Some(OTHER_CONTENT),
     }
 }
 

@@ -18,7 +18,7 @@ const SWEPT_FROM: usize = 1_024;
 
 /// What writes are counted by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Counted {
+enum CountedBy {
     Object(ObjectRef),
     Primary(Key),
 }
@@ -26,13 +26,13 @@ enum Counted {
 /// The writes of the last minute. In memory only; older entries are dropped soon.
 #[derive(Clone, Debug, Default)]
 pub struct Brake {
-    written: HashMap<Counted, VecDeque<i64>>,
+    written: HashMap<CountedBy, VecDeque<i64>>,
     sweep_at: usize,
 }
 
 /// The part of a plan that may be written now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Admitted {
+pub struct PermittedPlan {
     /// The steps that may be written, in their order.
     pub plan: Plan,
     /// `WriteBudgetExceeded` until the next step may be written, when steps are left.
@@ -42,13 +42,13 @@ pub struct Admitted {
 impl Brake {
     /// Counts the steps of a plan up to the first one over the budget. Call [`Self::give_back`] for a step that is
     /// not written in the end.
-    pub fn admit(&mut self, key: &Key, mut plan: Plan, now_seconds: i64) -> Admitted {
+    pub fn admit(&mut self, key: &Key, mut plan: Plan, now_seconds: i64) -> PermittedPlan {
         self.sweep(now_seconds);
         let mut steps = plan.steps.iter();
         let refused = steps.position(|step| !self.count(key, step, now_seconds));
         let stopped = refused.map(|at| self.exceeded(key, plan.steps[at].target(), now_seconds));
         plan.steps.truncate(refused.unwrap_or(plan.steps.len()));
-        Admitted { plan, stopped }
+        PermittedPlan { plan, stopped }
     }
 
     /// Takes back the last admitted step, which was not written.
@@ -77,7 +77,7 @@ impl Brake {
     }
 
     /// Until when no further write is allowed, if one would be over the budget now.
-    fn until(&self, counted: &Counted, now_seconds: i64) -> Option<i64> {
+    fn until(&self, counted: &CountedBy, now_seconds: i64) -> Option<i64> {
         let written = self.written.get(counted)?.iter();
         let recent: Vec<&i64> = written.filter(|at| counts(**at, now_seconds)).collect();
         let oldest = recent.get(recent.len().checked_sub(MAX_WRITES)?)?;
@@ -108,10 +108,10 @@ impl Brake {
     }
 }
 
-fn both(key: &Key, target: &ObjectRef) -> [Counted; 2] {
+fn both(key: &Key, target: &ObjectRef) -> [CountedBy; 2] {
     [
-        Counted::Object(target.clone()),
-        Counted::Primary(key.clone()),
+        CountedBy::Object(target.clone()),
+        CountedBy::Primary(key.clone()),
     ]
 }
 
@@ -145,7 +145,7 @@ mod tests {
     ) -> (usize, Option<i64>) {
         let mut plan = Plan::new(&key(primary), None);
         plan.steps = targets.iter().map(|name| patch(name)).collect();
-        let Admitted { plan, stopped } = brake.admit(&key(primary), plan, now);
+        let PermittedPlan { plan, stopped } = brake.admit(&key(primary), plan, now);
         (
             plan.steps.len(),
             stopped.and_then(|failure| failure.ask_again_at),

@@ -3,7 +3,7 @@
 
 mod all;
 
-use super::kept::{Forms, Kept};
+use super::kept::{Kept, KeptForms};
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::managed_keys;
@@ -22,8 +22,8 @@ const MAX_CHANGES: usize = 3;
 /// The most places of one object that are remembered: an answer has no more fields than it can name in its bytes.
 const MAX_PLACES: usize = 1_024;
 
-/// Fingerprints of what a policy writes of an object, by place: by field, or one for a whole object. It must not leave the
-/// process.
+/// Fingerprints of what a policy writes of an object, by place: by field, or one for a whole object. It must not leave
+/// the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said(Vec<(Box<str>, Digest)>);
 
@@ -80,8 +80,8 @@ impl Said {
     }
 }
 
-/// What is known since the agent's start of one policy's writes to one object. In memory only. What others changed and the
-/// policy agrees with is no contention: a write of it later is a new decision.
+/// What is known since the agent's start of one policy's writes to one object. In memory only. What others changed and
+/// the policy agrees with is no contention: a write of it later is a new decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
     left: Said,
@@ -91,7 +91,7 @@ pub struct Contention {
     /// When a write was planned last, in seconds since 1970.
     at: i64,
     /// What the server made of the values that were written.
-    forms: Forms,
+    forms: KeptForms,
 }
 
 impl Contention {
@@ -129,8 +129,8 @@ impl Contention {
         }
     }
 
-    /// Counts a change when a place is not as we left it; each foreign state counts once. A place that is written for the
-    /// first time tells nothing.
+    /// Counts a change when a place is not as we left it; each foreign state counts once. A place that is written for
+    /// the first time tells nothing.
     fn observe(&mut self, before: &Said, now_seconds: i64) {
         let foreign = before.unlike(&self.left);
         if !foreign.0.is_empty() && self.seen != foreign {
@@ -204,7 +204,7 @@ pub fn whole(target: Option<&Object>) -> Digest {
 
 #[cfg(test)]
 mod tests {
-    use super::all::{Counted, SWEPT_FROM};
+    use super::all::{CountedWrite, SWEPT_FROM};
     use super::*;
     use crate::sample::{key, object, target};
     use crate::work::Key;
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn forgets_fields_that_nobody_else_changed_when_there_are_many() {
-        let mut contentions = Counted::default();
+        let mut contentions = CountedWrite::default();
         for at in 0..10_000 {
             let contention = contentions.fields.of(&key("one"), &target(&at.to_string()));
             let permitted = contention.permit(&target("x"), said(&[]), said(&[("a", "b")]), 0);
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn forgets_writes_that_never_succeed_when_there_are_many_and_they_are_quiet() {
-        let mut contentions = Counted::default();
+        let mut contentions = CountedWrite::default();
         for at in 0..10_000_u32 {
             // Of each object one write is tried, and fails.
             let (object, now) = (target(&at.to_string()), i64::from(at));
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn what_is_contended_stays_so_although_many_others_are_written() {
-        let mut contentions = Counted::default();
+        let mut contentions = CountedWrite::default();
         let (key, contended) = (key("one"), target("contended"));
         for at in 0..4 {
             planned(contentions.whole.of(&key, &contended), Some("x"), at);

@@ -2,7 +2,7 @@
 
 use super::contention::Contentions;
 use super::desired::Desired;
-use super::{Planned, Step, Wanting, absent, fields, finalizer, remove, whole};
+use super::{PlannedFields, Step, Wanting, absent, fields, finalizer, remove, whole};
 use crate::failure::Failure;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
@@ -10,7 +10,7 @@ use transom_api::KnownReason;
 
 /// Which of the later desires are still planned after one failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum AfterFailure {
     All,
     /// The fields of objects of others, until something else comes.
     FieldsOfOthers,
@@ -21,7 +21,7 @@ pub(super) enum Rest {
     Rights,
 }
 
-impl Rest {
+impl AfterFailure {
     pub(super) fn has(self, wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
         match self {
             Self::All => true,
@@ -45,7 +45,7 @@ pub(super) enum Hindered {
     /// Nothing at all is planned.
     Fails(Failure),
     /// Only these of the later desires are planned.
-    Waits(Failure, Rest),
+    Waits(Failure, AfterFailure),
     /// A removal that may be possible later: all later desires are planned, but the plan does not count as whole.
     Later(Failure),
     /// A removal of an object that is not ours; it holds nothing up.
@@ -64,27 +64,30 @@ pub(super) fn step(
     (one, all): (&Desired<'_>, &[Desired<'_>]),
     contentions: &Contentions,
 ) -> Result<Option<Step>, Hindered> {
-    let removes = |rest: Rest| all.iter().any(|one| rest.has(wanting, one));
+    let removes = |rest: AfterFailure| all.iter().any(|one| rest.has(wanting, one));
     match one {
         Desired::Whole(one) => whole::plan(wanting, one, contentions).map_err(|failure| {
-            match remove::is_kept_from_us(&failure) && removes(Rest::Removals) {
-                true => Hindered::Waits(failure, Rest::Removals),
-                false => hindered(failure, removes(Rest::Rights)),
+            match remove::is_kept_from_us(&failure) && removes(AfterFailure::Removals) {
+                true => Hindered::Waits(failure, AfterFailure::Removals),
+                false => hindered(failure, removes(AfterFailure::Rights)),
             }
         }),
         Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
-            Ok(Planned::Step(step)) => Ok(step),
-            Ok(Planned::Absent) => {
+            Ok(PlannedFields::Step(step)) => Ok(step),
+            Ok(PlannedFields::Absent) => {
                 // When it comes back, others made it anew.
                 contentions.gone(wanting.key, &fields.object);
-                Err(Hindered::Waits(absent(&fields.object), Rest::Rights))
+                Err(Hindered::Waits(
+                    absent(&fields.object),
+                    AfterFailure::Rights,
+                ))
             }
             Err(failure)
                 if is_of_others(one, &wanting.primary.reference) && is_contended(&failure) =>
             {
-                Err(Hindered::Waits(failure, Rest::FieldsOfOthers))
+                Err(Hindered::Waits(failure, AfterFailure::FieldsOfOthers))
             }
-            Err(failure) => Err(hindered(failure, removes(Rest::Rights))),
+            Err(failure) => Err(hindered(failure, removes(AfterFailure::Rights))),
         },
         Desired::Gone(object) => gone(wanting, object, contentions),
         Desired::Finalizer => Ok(finalizer::keep(wanting)),
@@ -109,7 +112,8 @@ fn gone(
     })
 }
 
-/// What comes of an object that cannot be written: where only this object is at fault, rights are taken away all the same.
+/// What comes of an object that cannot be written: where only this object is at fault, rights are taken away all the
+/// same.
 fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
     use KnownReason::{
         AdmissionChanged, Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable,
@@ -126,7 +130,7 @@ fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
         .iter()
         .any(|reason| failure.reason == (*reason).into());
     match is_of_object && takes_rights {
-        true => Hindered::Waits(failure, Rest::Rights),
+        true => Hindered::Waits(failure, AfterFailure::Rights),
         false => Hindered::Fails(failure),
     }
 }

@@ -60,22 +60,22 @@ pub struct Whole<'a> {
     /// field that an earlier answer had goes.
     pub content: Map<String, Value>,
     /// Every key of its data, where the policy owns all of it; empty where `content` says everything.
-    pub data: BTreeMap<String, Content<'a>>,
+    pub data: BTreeMap<String, KeyContent<'a>>,
     /// When the first certificate in it expires, in seconds since 1970.
     pub ends_seconds: Option<i64>,
 }
 
 /// The value of one key of an object's data.
 #[derive(Debug)]
-pub enum Content<'a> {
+pub enum KeyContent<'a> {
     /// Plain text.
     Text(String),
     /// Bytes that may hold a credential; they cross as base64.
-    Hole(Box<dyn Hole + 'a>),
+    Hole(Box<dyn UnseenBytes + 'a>),
 }
 
 /// Bytes that no guest has seen. Their `Debug` form must not show them.
-pub trait Hole: fmt::Debug {
+pub trait UnseenBytes: fmt::Debug {
     /// The bytes to write.
     fn bytes(&self) -> &[u8];
     /// Whether these bytes mean the same; then nothing is written.
@@ -88,8 +88,8 @@ pub trait Hole: fmt::Debug {
     }
 }
 
-/// What documents in desired objects say beside their credentials, by object and key of its data: a plan of a fleet then need
-/// not read them again.
+/// What documents in desired objects say beside their credentials, by object and key of its data: a plan of a fleet
+/// then need not read them again.
 #[derive(Debug, Default)]
 pub struct Open(BTreeMap<ObjectRef, BTreeMap<String, Value>>);
 
@@ -100,9 +100,9 @@ impl Open {
             Desired::Whole(whole) => Some(whole),
             _ => None,
         });
-        let open = |(key, content): (&String, &Content<'_>)| match content {
-            Content::Hole(hole) => Some((key.clone(), hole.open()?)),
-            Content::Text(_) => None,
+        let open = |(key, content): (&String, &KeyContent<'_>)| match content {
+            KeyContent::Hole(hole) => Some((key.clone(), hole.open()?)),
+            KeyContent::Text(_) => None,
         };
         let open = |whole: &Whole<'_>| whole.data.iter().filter_map(open).collect();
         Self(

@@ -49,8 +49,8 @@ transom_api::words! {
     }
 }
 
-/// What a step changes; `before` is the object as it was read, `None` when it does not exist or is not known. Every step
-/// changes something.
+/// What a step changes; `before` is the object as it was read, `None` when it does not exist or is not known. Every
+/// step changes something.
 pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
     let whole = |verb| {
         vec![Effect {
@@ -91,8 +91,8 @@ pub fn target<'a>(step: &Step, read: &'a [Arc<Object>]) -> Option<&'a Object> {
     there.map(Arc::as_ref)
 }
 
-/// An object as a step leaves it, where nothing else is changed; `before` is what is there. `None` when it is gone then: what
-/// is being deleted goes with its last finalizer.
+/// An object as a step leaves it, where nothing else is changed; `before` is what is there. `None` when it is gone
+/// then: what is being deleted goes with its last finalizer.
 pub fn after(step: &Step, before: Option<Object>) -> Option<Object> {
     match step {
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired.clone()),

@@ -4,12 +4,12 @@
 
 use super::contention::{Contentions, Said};
 use super::desired::{Elements, Field, Fields};
-use super::kept::Forms;
-use super::{Planned, Step, TimeAdded, Wanting};
+use super::kept::KeptForms;
+use super::{PlannedFields, Step, TimeAdded, Wanting};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
-use crate::object::field::Place;
+use crate::object::field::FieldPlace;
 use crate::policy::Target;
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
@@ -18,19 +18,19 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_api::KnownReason;
 
-/// Plans fields of the primary, or of an object that others made: no step when all are as wanted. Of an object of others
-/// that is being deleted only the status is written: it says how the object is while others take leave of it.
+/// Plans fields of the primary, or of an object that others made: no step when all are as wanted. Of an object of
+/// others that is being deleted only the status is written: it says how the object is while others take leave of it.
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     desired: &Fields,
     contentions: &Contentions,
-) -> Result<Planned, Failure> {
+) -> Result<PlannedFields, Failure> {
     if desired.fields.is_empty() {
-        return Ok(Planned::Step(None));
+        return Ok(PlannedFields::Step(None));
     }
     let rule = wanting.policy.fields(&desired.object, &wanting.data)?;
     let Some(object) = existing(wanting, &desired.object)? else {
-        return Ok(Planned::Absent);
+        return Ok(PlannedFields::Absent);
     };
     let leaves = object.deleting() && rule.target != Target::Primary;
     let forms = contentions.forms(wanting.key, &object.reference);
@@ -56,12 +56,12 @@ pub(super) fn plan(
     let (before, after) = (said(before), said(after));
     contentions.agree(wanting.key, &object.reference, &before, &after);
     if changed.is_empty() {
-        return Ok(Planned::Step(None));
+        return Ok(PlannedFields::Step(None));
     }
     contentions.of_fields(wanting.key, &object.reference, |contention| {
         contention.permit(&object.reference, before, after, wanting.now_seconds)
     })?;
-    Ok(Planned::Step(Some(Step::Patch {
+    Ok(PlannedFields::Step(Some(Step::Patch {
         reference: object.reference.clone(),
         version: object.version.clone(),
         fields: changed,
@@ -69,7 +69,7 @@ pub(super) fn plan(
 }
 
 /// What becomes of one field.
-struct Change {
+struct FieldChange {
     /// The new value; `None` when the field is as wanted.
     value: Option<Value>,
     /// Digests of what it says before and after, by place.
@@ -81,8 +81,8 @@ struct Change {
 fn change(
     object: &Object,
     (path, field): (&Path, &Field),
-    (wanting, forms): (&Wanting<'_>, &Forms),
-) -> Result<Change, Failure> {
+    (wanting, forms): (&Wanting<'_>, &KeptForms),
+) -> Result<FieldChange, Failure> {
     let invalid = |invalid: InvalidField| Failure::invalid_object(object, &invalid);
     let place = place(object, path).map_err(invalid)?;
     let at = || path.to_string().into();
@@ -92,7 +92,7 @@ fn change(
             // The form in which the server keeps the value is right.
             let kept = there == *value || forms.has(&path.to_string(), value, Some(&there));
             let after = if kept { &there } else { value };
-            Change {
+            FieldChange {
                 before: vec![(at(), Digest::of(&there))],
                 after: vec![(at(), Digest::of(after))],
                 value: (!kept).then(|| value.clone()),
@@ -103,7 +103,7 @@ fn change(
             let merged = merge(&there, elements, wanting.time_added);
             let at = || of_elements(path).into();
             let said = |list: &[Value]| (at(), fingerprint(list, elements, wanting.time_added));
-            Change {
+            FieldChange {
                 before: vec![said(&there)],
                 after: vec![said(&merged)],
                 value: (merged != there).then(|| match merged.is_empty() {
@@ -115,7 +115,7 @@ fn change(
         Field::Conditions(conditions) => {
             let there = list(&place, "type").map_err(invalid)?;
             let merged = conditions.merged(&there, wanting.now_seconds);
-            Change {
+            FieldChange {
                 before: conditions.fingerprints(&there).collect(),
                 after: conditions.fingerprints(&merged).collect(),
                 value: (merged != there).then(|| merged.into()),
@@ -129,8 +129,8 @@ pub(super) fn of_elements(path: &Path) -> String {
     format!("{path}[]")
 }
 
-/// A fingerprint of what a place says that an answer does not name. Of a list whose elements have several owners, those of
-/// the policy count.
+/// A fingerprint of what a place says that an answer does not name. Of a list whose elements have several owners, those
+/// of the policy count.
 pub(super) fn said(wanting: &Wanting<'_>, object: &Object, at: &str) -> Option<Digest> {
     if let Some(path) = at.strip_suffix("[]") {
         let rule = wanting.policy.fields(&object.reference, &wanting.data);
@@ -168,8 +168,8 @@ pub(super) fn existing<'a>(
 }
 
 /// The place of a field in an object; its parents must be maps, or absent.
-fn place<'a>(object: &'a Object, path: &Path) -> Result<Place<'a>, InvalidField> {
-    let mut place = Place::top(&object.body);
+fn place<'a>(object: &'a Object, path: &Path) -> Result<FieldPlace<'a>, InvalidField> {
+    let mut place = FieldPlace::top(&object.body);
     let keys = path.keys().unwrap_or_default();
     for (index, key) in keys.iter().enumerate() {
         place = if index + 1 < keys.len() {
@@ -182,7 +182,7 @@ fn place<'a>(object: &'a Object, path: &Path) -> Result<Place<'a>, InvalidField>
 }
 
 /// The elements of a list; each must be a map with a text under the key.
-fn list(place: &Place<'_>, key: &str) -> Result<Vec<Value>, InvalidField> {
+fn list(place: &FieldPlace<'_>, key: &str) -> Result<Vec<Value>, InvalidField> {
     for element in place.list()? {
         element.as_map()?.get(key).required_text()?;
     }
@@ -307,7 +307,7 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
+    use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, WantedTaint};
     use crate::plan::contention::Contention;
     use crate::policy::Policy;
     use crate::sample::{object, planned, policy, taints_manifest};
@@ -320,7 +320,7 @@ mod tests {
 
     /// The answer that wants one taint.
     fn one(value: &str) -> Decision {
-        Decision::Own(vec![Wanted {
+        Decision::Own(vec![WantedTaint {
             key: "a/one".to_owned(),
             value: value.to_owned(),
             effect: Effect::NoSelect,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     /// Whether a taint says what is wanted.
-    fn is(taint: &Value, want: &Wanted) -> bool {
+    fn is(taint: &Value, want: &WantedTaint) -> bool {
         let effect = format!("{:?}", want.effect);
         [
             ("key", &want.key),
@@ -364,11 +364,11 @@ mod tests {
         proptest::collection::vec(taint, 0..8)
     }
 
-    fn wanted() -> impl Strategy<Value = Vec<Wanted>> {
+    fn wanted() -> impl Strategy<Value = Vec<WantedTaint>> {
         let effect = prop_oneof![Just(Effect::NoSelect), Just(Effect::PreferNoSelect)];
         let one = |key: &'static str| {
             let taint = (effect.clone(), prop_oneof![Just(""), Just("v")]).prop_map(
-                move |(effect, value)| Wanted {
+                move |(effect, value)| WantedTaint {
                     key: key.to_owned(),
                     value: value.to_owned(),
                     effect,
@@ -380,7 +380,11 @@ mod tests {
     }
 
     /// The list after the plan is applied, and whether there was a step.
-    fn applied_by(current: &[Value], wanted: &[Wanted], added: TimeAdded) -> (Vec<Value>, bool) {
+    fn applied_by(
+        current: &[Value],
+        wanted: &[WantedTaint],
+        added: TimeAdded,
+    ) -> (Vec<Value>, bool) {
         let policy = policy(&taints_manifest());
         let primary = object(managed_cluster(), json!({"spec": {"taints": current}}));
         let contentions = &Contentions::default();
@@ -400,7 +404,7 @@ mod tests {
         contentions.of_fields(&key, &managed_cluster(), Contention::written);
     }
 
-    fn applied(current: &[Value], wanted: &[Wanted]) -> (Vec<Value>, bool) {
+    fn applied(current: &[Value], wanted: &[WantedTaint]) -> (Vec<Value>, bool) {
         applied_by(current, wanted, TimeAdded::SetByUs(0))
     }
 

@@ -1,5 +1,6 @@
-//! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last. And those
-//! of objects that a policy makes: they hold an object that others delete, until the policy does not want it any more.
+//! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last. And
+//! those of objects that a policy makes: they hold an object that others delete, until the policy does not want it any
+//! more.
 
 use super::{Step, Wanting, field_manager};
 use crate::managed_keys::finalizers_left;
@@ -58,8 +59,8 @@ pub(super) fn take(object: &Object, finalizers: &BTreeSet<String>) -> Option<Ste
     (names.len() < before).then(|| patch(object, &names))
 }
 
-/// The field of an object that the policy makes, if it lacks one of the finalizers of its grant, or bears one that the policy
-/// put there when its grant still named it.
+/// The field of an object that the policy makes, if it lacks one of the finalizers of its grant, or bears one that the
+/// policy put there when its grant still named it.
 pub(super) fn wrong(rule: &WriteRule, object: &Object) -> Option<String> {
     let mut wanted = rule.finalizers().into_iter().flatten();
     let lacks = wanted.any(|name| !is_on(object, name));
@@ -73,7 +74,8 @@ pub(super) fn take_all(rule: &WriteRule, object: &Object) -> Option<Step> {
     take(object, &all)
 }
 
-/// Takes the finalizers that the policy put on an object, and that its grant names no longer, off the body as it will be.
+/// Takes the finalizers that the policy put on an object, and that its grant names no longer, off the body as it will
+/// be.
 pub(super) fn drop_left(rule: &WriteRule, existing: &Object, body: &mut Value) {
     let left = finalizers_left(rule, existing);
     let names = body.pointer_mut("/metadata/finalizers");

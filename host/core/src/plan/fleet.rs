@@ -6,7 +6,7 @@ mod counting;
 mod writes;
 
 pub use beside::Beside;
-pub use writes::{Change, Writes};
+pub use writes::{PlannedChange, Writes};
 
 use crate::plan::effect::Verb;
 use crate::reference::ObjectRef;
@@ -24,7 +24,7 @@ const FIELDS: usize = 32;
 
 /// What the reconcile of one primary came to.
 #[derive(Clone, Debug)]
-pub struct Planned<'a> {
+pub struct PlannedPrimary<'a> {
     /// The primary under the policy.
     pub key: &'a Key,
     /// How the reconcile ended.
@@ -66,14 +66,14 @@ pub struct FleetPlan {
     /// objects; credentials, times, uids, versions, and primaries for which nothing would be written do not count.
     pub digest: String,
     /// The primaries by what would become of them.
-    pub primaries: Counts,
+    pub primaries: FleetCounts,
     /// Each kind of effect, with the number of its objects; the most frequent first.
-    pub effects: Vec<Counted>,
+    pub effects: Vec<EffectCount>,
     /// How many kinds of effects are not listed.
     #[serde(default)]
     pub more_effects: usize,
     /// Primaries with the same set of effects; the largest group first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<EffectGroup>,
     /// The groups that are not listed.
     #[serde(default)]
     pub more_groups: More,
@@ -87,7 +87,7 @@ pub struct FleetPlan {
 /// Primaries by what would become of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct FleetCounts {
     /// All.
     pub total: usize,
     /// Nothing is to be written.
@@ -105,7 +105,7 @@ pub struct Counts {
 /// One kind of effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counted {
+pub struct EffectCount {
     /// Kind of the objects.
     pub kind: String,
     /// Path of the field in objects that others made; empty for whole objects.
@@ -126,7 +126,7 @@ pub struct Counted {
     pub more_fields: usize,
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for EffectCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_effect(f, [&self.kind, &self.path, &self.element], self.verb)
     }
@@ -140,7 +140,7 @@ fn write_effect(f: &mut fmt::Formatter<'_>, words: [&str; 3], verb: Verb) -> fmt
     f.write_str(verb.as_str())
 }
 
-impl Counted {
+impl EffectCount {
     /// Keeps the most frequent fields.
     fn shortened(mut self) -> Self {
         let mut fields: Vec<(String, usize)> = self.fields.into_iter().collect();
@@ -154,9 +154,9 @@ impl Counted {
 /// Primaries with the same set of effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Group {
+pub struct EffectGroup {
     /// The effects that all of them have.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PlannedChange>,
     /// How many more effects each of them has.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_changes: usize,
@@ -204,10 +204,10 @@ impl FleetPlan {
     /// The plan from the reconciles of all primaries of a policy, in any order, each once.
     pub fn of<'a>(
         policy: &str,
-        planned: impl IntoIterator<Item = Planned<'a>>,
+        planned: impl IntoIterator<Item = PlannedPrimary<'a>>,
         listed: Listed,
     ) -> Self {
-        let mut all: Vec<Planned<'a>> = planned.into_iter().collect();
+        let mut all: Vec<PlannedPrimary<'a>> = planned.into_iter().collect();
         all.sort_by_key(|one| one.key);
         let mut plan = Self {
             policy: name(policy),

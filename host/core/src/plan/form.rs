@@ -1,5 +1,5 @@
-//! Whether a value says what is wanted in the form in which an API server keeps it: with defaults in maps, also those in
-//! lists, without empty fields, and with quantities, durations and times written in another way.
+//! Whether a value says what is wanted in the form in which an API server keeps it: with defaults in maps, also those
+//! in lists, without empty fields, and with quantities, durations and times written in another way.
 
 use crate::time;
 use serde_json::{Number, Value};
@@ -7,8 +7,8 @@ use serde_json::{Number, Value};
 /// The largest part of a quantity that an API server keeps is a billionth.
 const NANO_DIGITS: i32 = 9;
 
-/// Whether a value that an API server keeps is what was wanted. Only the answer to a write may be held against it: a text
-/// that merely reads like a quantity may be wanted as it is.
+/// Whether a value that an API server keeps is what was wanted. Only the answer to a write may be held against it: a
+/// text that merely reads like a quantity may be wanted as it is.
 pub fn is_kept(there: Option<&Value>, wanted: &Value) -> bool {
     let Some(there) = there else {
         return is_empty(wanted);

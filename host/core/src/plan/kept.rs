@@ -1,5 +1,5 @@
-//! What an API server made of the values that the agent wrote. It keeps some in a form of its own: that form counts as the
-//! value that was wanted, as long as neither of the two changes. In memory only; it must not leave the process.
+//! What an API server made of the values that the agent wrote. It keeps some in a form of its own: that form counts as
+//! the value that was wanted, as long as neither of the two changes. In memory only; it must not leave the process.
 
 use super::Step;
 use super::contention::whole;
@@ -19,7 +19,7 @@ const OTHERWISE: [&str; 4] = ["apiVersion", "kind", "metadata", "data"];
 pub struct Kept {
     /// The fields that were written.
     written: Vec<Box<str>>,
-    forms: Forms,
+    forms: KeptForms,
     /// The fingerprint of an object that the policy makes.
     pub(super) whole: Option<Digest>,
 }
@@ -36,7 +36,7 @@ impl Kept {
             };
             let path: Box<str> = path.into();
             if !is_right {
-                let form = Form {
+                let form = KeptForm {
                     wanted: Digest::of(&wanted),
                     there: Digest::of(there),
                 };
@@ -86,16 +86,16 @@ fn fields(step: &Step) -> Vec<(String, Value)> {
 
 /// The forms of the fields of one object, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Forms(BTreeMap<Box<str>, Form>);
+pub(crate) struct KeptForms(BTreeMap<Box<str>, KeptForm>);
 
 /// Digests of one field as it was wanted, and as the server keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
+struct KeptForm {
     wanted: Digest,
     there: Digest,
 }
 
-impl Forms {
+impl KeptForms {
     /// Whether what is there is what the server made of this very value.
     pub(crate) fn has(&self, path: &str, wanted: &Value, there: Option<&Value>) -> bool {
         self.0.get(path).is_some_and(|form| {

@@ -126,9 +126,10 @@ impl Outcome {
 
     /// Whether a step of a plan is carried out after these. A step runs if all steps before it succeeded. Exceptions:
     ///
-    /// - A removal also runs after removals that an admission webhook or another writer refused: each concerns one object.
-    /// - A step that takes a right away also runs after any write that failed because of its one object: who can block that
-    ///   object must not keep the right.
+    /// - A removal also runs after removals that an admission webhook or another writer refused: each concerns one
+    ///   object.
+    /// - A step that takes a right away also runs after any write that failed because of its one object: who can block
+    ///   that object must not keep the right.
     /// - A pruned object always waits for what is desired: nothing is pruned until everything is written.
     pub fn permits(&self, plan: &Plan, next: &Step) -> bool {
         let takes_right = takes_right(&plan.primary, next);
@@ -156,8 +157,8 @@ impl Outcome {
         self.steps.iter().all(of_one_object)
     }
 
-    /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A conflict and
-    /// a server that does not answer say nothing about the object, and a step that was not tried neither.
+    /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A
+    /// conflict and a server that does not answer say nothing about the object, and a step that was not tried neither.
     pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
         match self.failure() {
             None if self.is_whole() => None,

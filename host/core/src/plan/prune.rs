@@ -13,11 +13,11 @@ use crate::stamp::Stamp;
 use crate::work::Key;
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_api::policy::{PruneSpec, Verb};
+use transom_api::policy::{PruneSpec, WriteVerb};
 
 /// An output that is no longer desired.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidate {
+pub struct PruneCandidate {
     /// The output as it is.
     pub object: Arc<Object>,
     /// Those of its [`dependents`] that exist, even when they are being deleted.
@@ -41,8 +41,8 @@ pub struct Pruned {
     /// The steps; empty when nothing can be removed now.
     pub plan: Plan,
     /// Why an output that is no longer desired stays; for [`crate::report::Success::kept`]. `StillNeeded` with every
-    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing. What is withdrawn has a reason of its own ([`crate::failure::failing`]), which takes
-    /// the message of this one.
+    /// object that keeps an output, `WriteNotGranted`, or `SourceDeleted` (held) when the policy removes nothing. What
+    /// is withdrawn has a reason of its own ([`crate::failure::failing`]), which takes the message of this one.
     pub kept: Option<Failure>,
     /// Why an output stays that other primaries may share: `StillNeeded`. It goes with the last of them, so it holds up
     /// nothing else.
@@ -59,8 +59,8 @@ pub fn undesired<'a>(
 }
 
 /// The objects that must be gone before an output is removed: for each role of `keepUntilAbsent`, the role's object.
-/// Its name gets the stars and templates that the output's namespace matched, or its name where it has no namespace. Read
-/// these objects, and wait for them.
+/// Its name gets the stars and templates that the output's namespace matched, or its name where it has no namespace.
+/// Read these objects, and wait for them.
 pub fn dependents(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
     let Some(rule) = policy.made(output, &key.primary) else {
         return Vec::new();
@@ -95,7 +95,7 @@ fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Optio
 pub fn plan(
     policy: &Policy,
     key: &Key,
-    candidates: &[Candidate],
+    candidates: &[PruneCandidate],
     ownership: &mut OwnershipIndex,
     why: Undesired,
 ) -> Pruned {
@@ -154,7 +154,7 @@ fn is_left(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
 fn released(
     policy: &Policy,
     key: &Key,
-    candidate: &Candidate,
+    candidate: &PruneCandidate,
     ownership: &OwnershipIndex,
 ) -> Option<Step> {
     let object = &candidate.object;
@@ -167,10 +167,10 @@ fn released(
 }
 
 /// Checks that an output may be removed now.
-fn removal(policy: &Policy, key: &Key, candidate: &Candidate) -> Result<(), Failure> {
+fn removal(policy: &Policy, key: &Key, candidate: &PruneCandidate) -> Result<(), Failure> {
     let target = &candidate.object.reference;
     let rule = policy.made(target, &key.primary);
-    if !rule.is_some_and(|rule| rule.verbs.contains(&Verb::Delete)) {
+    if !rule.is_some_and(|rule| rule.verbs.contains(&WriteVerb::Delete)) {
         let message = format!("the policy does not grant the verb delete for {target}");
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
@@ -322,7 +322,7 @@ mod tests {
         reference.namespace = Some("shared".to_owned());
         let mut body = json!({});
         stamp("a", "uid-a").put(&mut body);
-        let candidates = [Candidate {
+        let candidates = [PruneCandidate {
             object: Arc::new(object(reference, body)),
             kept_by: Vec::new(),
         }];
@@ -364,7 +364,7 @@ mod tests {
             stamp("a", "uid-a").put(&mut body);
             let reference = ObjectRef::local("v1", "ConfigMap", Some("a"), "b");
             let object = Arc::new(object(reference, body));
-            let candidates = [Candidate { object, kept_by }];
+            let candidates = [PruneCandidate { object, kept_by }];
             let (ownership, why) = (&mut OwnershipIndex::default(), Undesired::TargetMoved);
             let mut pruned = plan(&policy, &key("a"), &candidates, ownership, why);
             match pruned.plan.steps.pop() {

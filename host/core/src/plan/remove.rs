@@ -10,10 +10,10 @@ use crate::policy::{Policy, WriteRule};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use transom_api::KnownReason;
-use transom_api::policy::{PruneSpec, Verb};
+use transom_api::policy::{PruneSpec, WriteVerb};
 
-/// Plans the removal: no step when the object is gone. Of one that is being deleted the granted finalizers are taken off.
-/// The API server confirms by uid and version that the object is the one that was read.
+/// Plans the removal: no step when the object is gone. Of one that is being deleted the granted finalizers are taken
+/// off. The API server confirms by uid and version that the object is the one that was read.
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     object: &ObjectRef,
@@ -36,7 +36,7 @@ pub(super) fn plan(
     let mut rules = rules.filter(|rule| rule.admits(object, &wanting.data));
     let another = of_another(object, existing, wanting.primary);
     if existing.deleting() {
-        let rule = rules.find(|rule| rule.lets(Verb::Release, existing));
+        let rule = rules.find(|rule| rule.lets(WriteVerb::Release, existing));
         let finalizers = rule.and_then(WriteRule::finalizers);
         let step = finalizers.and_then(|names| finalizer::take(existing, names));
         return match (step, another) {
@@ -47,15 +47,15 @@ pub(super) fn plan(
     if let Some(failure) = another {
         return Err(failure);
     }
-    if !rules.any(|rule| rule.lets(Verb::Remove, existing)) {
+    if !rules.any(|rule| rule.lets(WriteVerb::Remove, existing)) {
         return Err(refused(object, existing));
     }
     Ok(Some(delete(existing)))
 }
 
-/// Plans the removal of an object that the policy makes, or could adopt: what others made before the policy came does not
-/// outlive what it decides. Of one that is being deleted the finalizers of the grant are taken off. What pruning spares, this
-/// spares too. A removal is a write like others: against who makes the object again and again it stops.
+/// Plans the removal of an object that the policy makes, or could adopt: what others made before the policy came does
+/// not outlive what it decides. Of one that is being deleted the finalizers of the grant are taken off. What pruning
+/// spares, this spares too. A removal is a write like others: against who makes the object again and again it stops.
 fn own(
     wanting: &Wanting<'_>,
     claimed: &Claimed,
@@ -79,7 +79,7 @@ fn own(
     if existing.deleting() {
         return Ok(finalizer::take_all(rule, existing));
     }
-    if !rule.verbs.contains(&Verb::Delete) {
+    if !rule.verbs.contains(&WriteVerb::Delete) {
         let message = format!("the policy does not grant the verb delete for {object}");
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
@@ -90,8 +90,8 @@ fn own(
     Ok(Some(delete(existing)))
 }
 
-/// Checks that nobody else has the object: another primary claims it, or it was made for one. What is left to pruning bears
-/// the policy's stamp, or nobody would ever remove it.
+/// Checks that nobody else has the object: another primary claims it, or it was made for one. What is left to pruning
+/// bears the policy's stamp, or nobody would ever remove it.
 fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<(), Failure> {
     let object = &existing.reference;
     if let Some(failure) = of_another(object, existing, wanting.primary) {
@@ -107,8 +107,8 @@ fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<()
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()]))
 }
 
-/// Whether a removal of an object that the policy makes waits for what only pruning looks at: what keeps the object, and
-/// what other primaries share it.
+/// Whether a removal of an object that the policy makes waits for what only pruning looks at: what keeps the object,
+/// and what other primaries share it.
 pub fn is_left_to_prune(policy: &Policy, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
     let shared = policy.whole(object, data).is_ok_and(WriteRule::is_shared);
     shared || !policy.own.keep_until_absent.is_empty()
@@ -136,8 +136,8 @@ pub fn ends_others(steps: &[Step], primary: &ObjectRef) -> bool {
     steps.iter().any(ends)
 }
 
-/// Why an object is left alone that a policy made for another primary of the same kind: whoever may edit one primary must not
-/// end what belongs to another.
+/// Why an object is left alone that a policy made for another primary of the same kind: whoever may edit one primary
+/// must not end what belongs to another.
 fn of_another(object: &ObjectRef, existing: &Object, primary: &Object) -> Option<Failure> {
     let source = Stamp::read(existing)?.source;
     let (ours, theirs) = (&primary.reference, &source.reference);

@@ -1,10 +1,10 @@
 //! Plans a whole object that the policy makes: create, replace, adopt or leave alone.
 
 use super::contention::{self, Contentions};
-use super::desired::{Content, Whole};
+use super::desired::{KeyContent, Whole};
 use super::{Claimed, Step, Wanting, adopt, finalizer};
 use crate::failure::Failure;
-use crate::managed_keys::{self, Wanted, finalizers_left};
+use crate::managed_keys::{self, WantedKeys, finalizers_left};
 use crate::object::Object;
 use crate::ownership::{Ownership, Rivals};
 use crate::policy::WriteRule;
@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use transom_api::KnownReason;
-use transom_api::policy::Verb;
+use transom_api::policy::WriteVerb;
 
 /// Plans the object: no step when it is as desired.
 pub(super) fn plan(
@@ -32,7 +32,7 @@ pub(super) fn plan(
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
     let existing = claimed.existing.as_deref();
-    let wanted = Wanted::of(&wanting.policy.own, &whole.content, &rule.fields);
+    let wanted = WantedKeys::of(&wanting.policy.own, &whole.content, &rule.fields);
     let forms = contentions.form(wanting.key, target);
     let wanted = wanted.kept_as(&forms).bearing(rule, existing);
     if rule.creates_only() && existing.is_some() {
@@ -100,8 +100,8 @@ fn bears_finalizers(rule: &WriteRule) -> bool {
 /// Checks that the policy grants the verb of a step.
 fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
     let (verb, what) = match step {
-        Step::Create { .. } => (Verb::Create, "create"),
-        _ => (Verb::Update, "update"),
+        Step::Create { .. } => (WriteVerb::Create, "create"),
+        _ => (WriteVerb::Update, "update"),
     };
     if rule.verbs.contains(&verb) {
         return Ok(());
@@ -111,14 +111,14 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
     Err(Failure::known(KnownReason::WriteNotGranted, message))
 }
 
-/// Whether an object that all primaries share is there, as this primary wants it, kept for another primary of the policy.
-/// When that one goes, or wants it no longer, one of the others takes it over. Nor need that one have taken it yet: it may
-/// fail before, which must not hold up all others.
+/// Whether an object that all primaries share is there, as this primary wants it, kept for another primary of the
+/// policy. When that one goes, or wants it no longer, one of the others takes it over. Nor need that one have taken it
+/// yet: it may fail before, which must not hold up all others.
 fn is_kept_by_another(
     wanting: &Wanting<'_>,
     claimed: &Claimed,
     whole: &Whole<'_>,
-    (wanted, rule): (&Wanted, &WriteRule),
+    (wanted, rule): (&WantedKeys, &WriteRule),
 ) -> bool {
     let policy = &wanting.key.policy;
     let (Ownership::OwnedBy { owner }, Some(existing)) = (&claimed.ownership, &claimed.existing)
@@ -167,7 +167,7 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
     Failure::known(KnownReason::OwnershipPending, message)
 }
 
-fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &Wanted, rule: &WriteRule) -> Step {
+fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &WantedKeys, rule: &WriteRule) -> Step {
     let target = &whole.object;
     let data = whole
         .data
@@ -209,7 +209,7 @@ fn update(
     wanting: &Wanting<'_>,
     whole: &Whole<'_>,
     existing: &Object,
-    (wanted, rule): (&Wanted, &WriteRule),
+    (wanted, rule): (&WantedKeys, &WriteRule),
 ) -> Option<Step> {
     let (mut changed, mut data) = (Vec::new(), Map::new());
     for (key, content) in &whole.data {
@@ -255,20 +255,20 @@ fn update(
 }
 
 /// Whether a key of an existing object means what is desired.
-pub(super) fn is_right(existing: &Object, key: &str, content: &Content<'_>) -> bool {
+pub(super) fn is_right(existing: &Object, key: &str, content: &KeyContent<'_>) -> bool {
     match content {
-        Content::Text(text) => existing.data(key).and_then(Value::as_str) == Some(text),
-        Content::Hole(hole) => existing
+        KeyContent::Text(text) => existing.data(key).and_then(Value::as_str) == Some(text),
+        KeyContent::Hole(hole) => existing
             .secret_bytes(key)
             .is_some_and(|bytes| hole.equals(&bytes)),
     }
 }
 
 /// A content as the API has it.
-fn value(content: &Content<'_>) -> Value {
+fn value(content: &KeyContent<'_>) -> Value {
     match content {
-        Content::Text(text) => text.as_str().into(),
-        Content::Hole(hole) => STANDARD.encode(hole.bytes()).into(),
+        KeyContent::Text(text) => text.as_str().into(),
+        KeyContent::Hole(hole) => STANDARD.encode(hole.bytes()).into(),
     }
 }
 

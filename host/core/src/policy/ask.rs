@@ -5,12 +5,12 @@ use super::check::{Checked, at_most, pattern, wrong};
 use crate::contract::decide::{Review, Who};
 use crate::failure::Failure;
 use crate::inputs::request;
-use crate::pattern::template::Names;
+use crate::pattern::template::TemplateNames;
 use crate::pattern::{Pattern, TemplateData};
 use crate::reference::dns;
 use transom_api::KnownReason;
 use transom_api::policy::bounds::FEW;
-use transom_api::policy::{AskAs, AskGrant, PrimarySpec};
+use transom_api::policy::{AskAs, AskGrantSpec, PrimarySpec};
 
 /// Questions that a guest may ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +29,24 @@ pub struct AskRule {
 
 /// Checks what may be asked.
 pub(super) fn rules(
-    asks: &[AskGrant],
+    asks: &[AskGrantSpec],
     primary: &PrimarySpec,
-    names: &Names,
+    names: &TemplateNames,
 ) -> Checked<Vec<AskRule>> {
     at_most("spec.grant.ask", asks, FEW)?;
-    let rule = |(index, ask): (usize, &AskGrant)| {
+    let rule = |(index, ask): (usize, &AskGrantSpec)| {
         let field = format!("spec.grant.ask[{index}].accessReview");
         rule(&field, ask, primary, names)
     };
     asks.iter().enumerate().map(rule).collect()
 }
 
-fn rule(field: &str, ask: &AskGrant, primary: &PrimarySpec, names: &Names) -> Checked<AskRule> {
+fn rule(
+    field: &str,
+    ask: &AskGrantSpec,
+    primary: &PrimarySpec,
+    names: &TemplateNames,
+) -> Checked<AskRule> {
     let review = &ask.access_review;
     if !dns::is_label(&review.verb) {
         return wrong(format!("{field}.verb"), "is not a verb");

@@ -8,7 +8,7 @@ pub use transom_api::policy::Budgeted;
 
 /// What one call may use. Each limit stops a guest that exceeds it with its own reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CallLimits {
     /// Milliseconds of processor time until the guest is stopped; waiting for a free instance or a processor does not
     /// count.
     pub time_ms: u64,
@@ -31,10 +31,10 @@ pub struct Limits {
 /// The default memory of a call, in bytes. Of the agent's budget of 256 MiB, compiling has 128 and documents with
 /// credentials have 32. Four calls have 24 each; four is the fewest with which guests of two policies work while
 /// another is loaded and one hangs. Of the 24, 16 are memory, the rest is for arguments and answer
-/// ([`Limits::bytes`]). Guests written in Rust take one or two.
+/// ([`CallLimits::bytes`]). Guests written in Rust take one or two.
 pub const MEMORY_BYTES: u64 = 16 << 20;
 
-impl Default for Limits {
+impl Default for CallLimits {
     /// Ample for a guest that reads a few objects, and small enough that a hostile one does not disturb others.
     fn default() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl CallLimits {
     /// The most that an agent can be told to allow, so that one call can neither hold a thread for long nor exhaust a
     /// machine.
     pub const LARGEST: Self = Self {
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn a_policy_gets_what_it_asks_for_up_to_what_the_agent_allows() {
         for what in Budgeted::ALL {
-            let agent = Limits::default().with(what, 2_000);
+            let agent = CallLimits::default().with(what, 2_000);
             for amount in [1, 2_000] {
-                let limits = Limits::of_policy(&asked(what, amount), &agent).unwrap();
-                let expected = Limits::default().and(&agent).with(what, amount);
+                let limits = CallLimits::of_policy(&asked(what, amount), &agent).unwrap();
+                let expected = CallLimits::default().and(&agent).with(what, amount);
                 assert_eq!(limits, expected);
             }
-            let refused = Limits::of_policy(&asked(what, 2_001), &agent).unwrap_err();
+            let refused = CallLimits::of_policy(&asked(what, 2_001), &agent).unwrap_err();
             let (refused, name) = (refused.to_string(), what.as_str());
             assert!(
                 refused.contains(&format!("spec.budget.{name}")) && refused.contains("2000"),
@@ -159,14 +159,17 @@ mod tests {
     #[test]
     fn a_policy_that_asks_for_nothing_has_the_default_even_when_the_agent_allows_more() {
         let nothing = BudgetSpec::default();
-        let of = |agent: &Limits| Limits::of_policy(&nothing, agent).unwrap();
-        assert_eq!(of(&Limits::LARGEST), Limits::default());
-        let strict = Limits::default().with(Budgeted::TimeMilliseconds, 9);
+        let of = |agent: &CallLimits| CallLimits::of_policy(&nothing, agent).unwrap();
+        assert_eq!(of(&CallLimits::LARGEST), CallLimits::default());
+        let strict = CallLimits::default().with(Budgeted::TimeMilliseconds, 9);
         assert_eq!(of(&strict), strict);
     }
 
     #[test]
     fn the_defaults_are_within_what_an_agent_can_be_told_to_allow() {
-        assert_eq!(Limits::default().and(&Limits::LARGEST), Limits::default());
+        assert_eq!(
+            CallLimits::default().and(&CallLimits::LARGEST),
+            CallLimits::default()
+        );
     }
 }

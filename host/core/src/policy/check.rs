@@ -3,12 +3,12 @@
 mod read;
 mod write;
 
-use super::component::Source;
-use super::manifest::{Manifest, PolicyError};
+use super::component::ComponentSource;
+use super::manifest::{PolicyError, PolicyManifest};
 use super::{Policy, PrimaryRule, ReadRule, WriteRule, ask, verify};
 use crate::digest::is_digest;
 use crate::pattern::Pattern;
-use crate::pattern::template::{Names, Template};
+use crate::pattern::template::{Template, TemplateNames};
 use crate::policy::selector::Selector;
 use crate::reference::dns;
 use crate::rollout::identity;
@@ -34,8 +34,8 @@ pub(crate) fn wrong<T>(field: impl Into<String>, why: impl Into<String>) -> Chec
 ///
 /// # Errors
 /// The first invalid field, with its path.
-pub fn policy(manifest: Manifest) -> Checked<Policy> {
-    let Manifest { name, spec } = manifest;
+pub fn policy(manifest: PolicyManifest) -> Checked<Policy> {
+    let PolicyManifest { name, spec } = manifest;
     if name.len() > 63 || !dns::is_subdomain(&name) {
         let why = "is not a DNS subdomain of at most 63 bytes";
         return wrong("metadata.name", why);
@@ -152,7 +152,7 @@ fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
     let mut namespaces = Vec::new();
     for (index, text) in spec.namespaces.iter().enumerate() {
         let field = format!("{field}[{index}]");
-        let parsed = pattern(&field, text, &Names::new())?;
+        let parsed = pattern(&field, text, &TemplateNames::new())?;
         if parsed.is_template() {
             let why = "must not contain a template: the primary is not known yet";
             return wrong(field, why);
@@ -178,7 +178,7 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
             "is longer than 1024 characters",
         );
     }
-    Source::parse(&spec.component)
+    ComponentSource::parse(&spec.component)
         .map_err(|why| PolicyError::new(format!("{field}.component"), why))?;
     if !spec.digest.as_deref().is_none_or(is_digest) {
         let why = "is not sha256: and 64 hexadecimal digits";
@@ -190,8 +190,8 @@ fn guest(field: &str, spec: &GuestSpec) -> Checked<()> {
 }
 
 /// The templates of `grant.names`.
-fn names(grant: &GrantSpec) -> Checked<Names> {
-    let mut names = Names::new();
+fn names(grant: &GrantSpec) -> Checked<TemplateNames> {
+    let mut names = TemplateNames::new();
     within("spec.grant.names", grant.names.len(), FEW)?;
     for (name, text) in &grant.names {
         let field = format!("spec.grant.names[\"{name}\"]");
@@ -273,7 +273,7 @@ fn connection(field: &str, cluster: &str) -> Checked<()> {
     }
 }
 
-pub(crate) fn pattern(field: &str, text: &str, names: &Names) -> Checked<Pattern> {
+pub(crate) fn pattern(field: &str, text: &str, names: &TemplateNames) -> Checked<Pattern> {
     if text.chars().count() > bounds::PATTERN {
         return wrong(field, "is longer than 253 characters");
     }

@@ -18,12 +18,12 @@ const TAG: usize = 128;
 
 /// The source of a component, as a policy names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum ComponentSource {
     /// `builtin:<name>`: in the binary.
     Builtin(String),
     /// `configmap:<namespace>/<name>/<key>`, with further keys after `+`: in ConfigMaps of one namespace on the
     /// connection `local`. The component is the bytes of all keys in order.
-    ConfigMap(Vec<Part>),
+    ConfigMap(Vec<ComponentPart>),
     /// `oci:<registry>/<repository>:<tag>`, `…@sha256:<hex>` or both: an artifact in a registry.
     Image(Image),
     /// Any other text: the path of a file.
@@ -32,7 +32,7 @@ pub enum Source {
 
 /// A key of a ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
+pub struct ComponentPart {
     /// The ConfigMap.
     pub object: ObjectRef,
     /// Its key.
@@ -132,7 +132,7 @@ fn is_tag(text: &str) -> bool {
         && text.len() <= TAG
 }
 
-impl Source {
+impl ComponentSource {
     /// Whether a text begins like any source but a file.
     pub fn is_prefixed(text: &str) -> bool {
         [BUILTIN, CONFIG_MAP, OCI]
@@ -167,7 +167,7 @@ impl Source {
     /// Parses `NAMESPACE/NAME/KEY`, with more `NAME/KEY` after `+`.
     ///
     /// # Errors
-    /// As for [`Source::parse`].
+    /// As for [`ComponentSource::parse`].
     pub fn config_map(keys: &str) -> Result<Self, String> {
         let shape = || {
             format!(
@@ -191,18 +191,19 @@ impl Source {
     }
 }
 
-/// Whether a text without a known prefix is hardly meant as a path: it begins with another one, or with or ends in a blank.
+/// Whether a text without a known prefix is hardly meant as a path: it begins with another one, or with or ends in a
+/// blank.
 fn is_mistaken(text: &str) -> bool {
     let first = text.split('/').next().unwrap_or_default();
     first.contains(':') || text.trim() != text
 }
 
 /// `NAME/KEY`.
-fn part(namespace: &str, text: &str) -> Option<Part> {
+fn part(namespace: &str, text: &str) -> Option<ComponentPart> {
     let (name, key) = text.split_once('/')?;
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let is_key = (1..=DATA_KEY).contains(&key.len()) && key.bytes().all(allowed);
-    (is_subdomain(name) && is_key).then(|| Part {
+    (is_subdomain(name) && is_key).then(|| ComponentPart {
         object: ObjectRef {
             cluster: LOCAL.to_owned(),
             api_version: "v1".to_owned(),
@@ -219,9 +220,9 @@ mod tests {
     use super::*;
 
     fn parts(text: &str) -> Vec<String> {
-        match Source::parse(text).unwrap() {
-            Source::ConfigMap(parts) => {
-                let shown = |part: &Part| format!("{} {}", part.object, part.key);
+        match ComponentSource::parse(text).unwrap() {
+            ComponentSource::ConfigMap(parts) => {
+                let shown = |part: &ComponentPart| format!("{} {}", part.object, part.key);
                 parts.iter().map(shown).collect()
             }
             other => panic!("{other:?}"),
@@ -242,18 +243,21 @@ mod tests {
                 "ConfigMap transom/taints b-2"
             ]
         );
-        let objects = Source::parse("configmap:a/b/1+b/2+c/1").unwrap();
+        let objects = ComponentSource::parse("configmap:a/b/1+b/2+c/1").unwrap();
         assert_eq!(objects.objects().len(), 2);
     }
 
     #[test]
     fn takes_any_text_without_a_prefix_for_a_path() {
         assert_eq!(
-            Source::parse("builtin:taints"),
-            Ok(Source::Builtin("taints".to_owned()))
+            ComponentSource::parse("builtin:taints"),
+            Ok(ComponentSource::Builtin("taints".to_owned()))
         );
         for path in ["taints.wasm", "../a/b.wasm", "./a:b.wasm", "/x y/z", ""] {
-            assert_eq!(Source::parse(path), Ok(Source::File(path.to_owned())));
+            assert_eq!(
+                ComponentSource::parse(path),
+                Ok(ComponentSource::File(path.to_owned()))
+            );
         }
     }
 
@@ -266,7 +270,7 @@ mod tests {
             "taints.wasm ",
             "C:/x",
         ] {
-            let why = Source::parse(text).unwrap_err();
+            let why = ComponentSource::parse(text).unwrap_err();
             assert!(
                 why.contains("configmap:NAMESPACE/NAME/KEY"),
                 "{text}: {why}"
@@ -297,12 +301,12 @@ mod tests {
                     true => format!("oci:{text}@{digest}"),
                     false => format!("oci:{text}"),
                 };
-                let parsed = Source::parse(&text);
+                let parsed = ComponentSource::parse(&text);
                 if !tag && !pinned {
                     assert!(parsed.is_err(), "{text}");
                     continue;
                 }
-                let Ok(Source::Image(image)) = parsed else {
+                let Ok(ComponentSource::Image(image)) = parsed else {
                     panic!("{text}: {parsed:?}");
                 };
                 assert_eq!((image.name().as_str(), image.tag.is_some()), (name, tag));
@@ -343,7 +347,7 @@ mod tests {
             &format!("registry.example/taints:{long_tag}"),
             &format!("registry.example/{long_path}:v1"),
         ] {
-            let why = Source::parse(&format!("oci:{text}")).unwrap_err();
+            let why = ComponentSource::parse(&format!("oci:{text}")).unwrap_err();
             assert!(why.contains("REGISTRY/REPOSITORY:TAG"), "{text}: {why}");
         }
     }
@@ -367,7 +371,7 @@ mod tests {
             "configmap:a/b/c d",
             &many,
         ] {
-            let why = Source::parse(text).unwrap_err();
+            let why = ComponentSource::parse(text).unwrap_err();
             assert!(
                 why.contains("configmap:NAMESPACE/NAME/KEY"),
                 "{text}: {why}"

@@ -7,7 +7,7 @@ use transom_api::policy::PolicySpec;
 
 /// A policy as it is written, with its name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Manifest {
+pub struct PolicyManifest {
     /// `metadata.name`.
     pub name: String,
     /// `spec`.
@@ -51,7 +51,7 @@ pub fn is_policy(value: &Value) -> bool {
 ///
 /// # Errors
 /// At the first field that is unknown, missing or of the wrong type, with its path.
-pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
+pub fn parse(value: &Value) -> Result<PolicyManifest, PolicyError> {
     let wrong = |field: &str, why: String| Err(PolicyError::new(field, why));
     let Some(map) = value.as_object() else {
         return wrong(".", "a policy must be a mapping".to_owned());
@@ -87,7 +87,7 @@ pub fn parse(value: &Value) -> Result<Manifest, PolicyError> {
             };
             PolicyError::new(field, plain(&error.inner().to_string()))
         })?;
-    Ok(Manifest {
+    Ok(PolicyManifest {
         name: name.to_owned(),
         spec,
     })

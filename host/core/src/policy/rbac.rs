@@ -1,11 +1,12 @@
-//! Grants to make objects that give rights, and to write them into texts. They list every rule, role and subject, so that it
-//! is known when a policy is loaded what the agent has to hold in order to hand it on, and what a text may give.
+//! Grants to make objects that give rights, and to write them into texts. They list every rule, role and subject, so
+//! that it is known when a policy is loaded what the agent has to hold in order to hand it on, and what a text may
+//! give.
 
 use super::check::{Checked, wrong};
 use crate::projection::path::Path;
 use crate::rights::kinds;
 use serde_json::{Map, Value};
-use transom_api::policy::{ManifestKind, WriteGrant};
+use transom_api::policy::{ManifestKind, WriteGrantSpec};
 
 /// The group of the kinds that give rights.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -31,12 +32,13 @@ pub fn gives_rights(api_version: &str) -> bool {
     api_version.split('/').next() == Some(GROUP)
 }
 
-/// Checks a grant of one of these kinds, and tells what its objects hand on. `others` are all write grants of the policy.
+/// Checks a grant of one of these kinds, and tells what its objects hand on. `others` are all write grants of the
+/// policy.
 pub(crate) fn check(
     field: &str,
-    grant: &WriteGrant,
+    grant: &WriteGrantSpec,
     fields: &[Path],
-    others: &[WriteGrant],
+    others: &[WriteGrantSpec],
 ) -> Checked<Vec<HandedOn>> {
     let kind = grant.kind.as_deref().unwrap_or_default();
     let parts = parts(field, &grant.api_version, kind)?;
@@ -94,8 +96,8 @@ pub(crate) fn is_namespaced(kind: &str) -> bool {
     kinds::known(GROUP, kind).is_some_and(|kind| kind.namespaced)
 }
 
-/// Checks what a text of objects may have of one of these kinds, and returns the fields that are listed. Nothing is handed on:
-/// whoever applies the text holds the rights.
+/// Checks what a text of objects may have of one of these kinds, and returns the fields that are listed. Nothing is
+/// handed on: whoever applies the text holds the rights.
 pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>> {
     // What an object gives depends on where it is: roles and bindings of other names are there already.
     let place: &[&str] = match is_namespaced(&grant.kind) {
@@ -132,7 +134,11 @@ pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>
         .or_else(|error| wrong(format!("{field}.values"), error.to_string()))
 }
 
-fn handed_on(field: &str, grant: &WriteGrant, others: &[WriteGrant]) -> Checked<Vec<HandedOn>> {
+fn handed_on(
+    field: &str,
+    grant: &WriteGrantSpec,
+    others: &[WriteGrantSpec],
+) -> Checked<Vec<HandedOn>> {
     let namespace = grant.namespace.as_deref().filter(|text| is_exact(text));
     let namespace = namespace.map(str::to_owned);
     let mut handed_on = Vec::new();
@@ -237,14 +243,14 @@ fn bound(
     field: &str,
     value: &Value,
     namespace: Option<&String>,
-    others: &[WriteGrant],
+    others: &[WriteGrantSpec],
 ) -> Checked<Option<HandedOn>> {
     let (kind, name) = role(field, value)?;
     let resource = match kind {
         "Role" => "roles",
         _ => "clusterroles",
     };
-    let is_made = |other: &WriteGrant| {
+    let is_made = |other: &WriteGrantSpec| {
         other.api_version == API_VERSION
             && other.kind.as_deref() == Some(kind)
             && other.name.as_deref() == Some(name)

@@ -9,7 +9,7 @@ use crate::projection::path::{Path, Segment};
 use crate::reference::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
-use transom_api::policy::{KubeconfigGrant, Verb};
+use transom_api::policy::{KubeconfigGrant, WriteVerb};
 
 /// Which objects are primaries of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct WriteRule {
     /// Which objects of that kind.
     pub target: Target,
     /// What may be done.
-    pub verbs: BTreeSet<Verb>,
+    pub verbs: BTreeSet<WriteVerb>,
     /// The fields that may be written.
     pub fields: Vec<Path>,
     /// The values that fields may get; a field without a rule may get any.
@@ -94,8 +94,8 @@ pub struct HoleRule {
     pub bytes: BTreeSet<String>,
     /// Roles of Secrets of whose kubeconfigs one may be made.
     pub kubeconfigs: BTreeSet<String>,
-    /// The kinds of the objects of a text, by group and version, each with the values that are listed where it gives rights. If
-    /// there are any, only such a text may go there, and the rest into Secrets in it.
+    /// The kinds of the objects of a text, by group and version, each with the values that are listed where it gives
+    /// rights. If there are any, only such a text may go there, and the rest into Secrets in it.
     pub manifests: BTreeMap<(String, String), Vec<ValueRule>>,
 }
 
@@ -129,7 +129,7 @@ pub enum Target {
 impl WriteRule {
     /// Whether objects are only made: from then on they belong to others, and bear no stamp.
     pub fn creates_only(&self) -> bool {
-        self.verbs.iter().eq([&Verb::Create])
+        self.verbs.iter().eq([&WriteVerb::Create])
     }
 
     /// Whether all primaries have the same one object: nothing in its name and its namespace differs between them.
@@ -214,9 +214,9 @@ impl WriteRule {
         }
     }
 
-    /// Whether the rule is for an object of others as it is, and has a verb for it. What a policy made is meant only where
-    /// the rule selects by the policy.
-    pub fn lets(&self, verb: Verb, object: &Object) -> bool {
+    /// Whether the rule is for an object of others as it is, and has a verb for it. What a policy made is meant only
+    /// where the rule selects by the policy.
+    pub fn lets(&self, verb: WriteVerb, object: &Object) -> bool {
         let Target::Others {
             labels: selector, ..
         } = &self.target

@@ -75,8 +75,8 @@ impl Selector {
         Self::one(key, LabelOperator::NotIn, value)
     }
 
-    /// Whether another one selects exactly the objects that this one does not. False when that takes more than one term to
-    /// tell.
+    /// Whether another one selects exactly the objects that this one does not. False when that takes more than one term
+    /// to tell.
     pub fn is_opposite(&self, other: &Self) -> bool {
         use LabelOperator::{In, NotIn};
         let terms = self.0.first().zip(other.0.first());
@@ -179,7 +179,8 @@ impl fmt::Display for Selector {
 }
 
 impl Policy {
-    /// Whether an object is a primary of the policy: its rule selects it, and the policy did not make it (see `adr/0065`).
+    /// Whether an object is a primary of the policy: its rule selects it, and the policy did not make it (see
+    /// `adr/0065`).
     pub fn is_about(&self, object: &Object) -> bool {
         self.primary.selects(object) && !Stamp::is_of(object, &self.name)
     }

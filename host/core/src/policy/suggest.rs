@@ -6,14 +6,14 @@ mod granted;
 use super::check;
 use super::manifest::{self, PolicyError};
 use crate::contract::decide::LabelTerm;
-use crate::contract::description::{Description, Read, Role, Verb, WriteGrant};
-use crate::document::{Limits, parse_one};
+use crate::contract::description::{Description, Read, Role, WriteGrant, WriteVerb};
+use crate::document::{ParseLimits, parse_one};
 use crate::world::{self, World};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Limits of a written manifest.
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 1 << 20,
     nodes: 100_000,
     depth: 64,
@@ -36,8 +36,8 @@ const OWN: &str = "  own:
 /// what the component is for, `capabilities` what it imports.
 ///
 /// # Errors
-/// When the guest decides nothing by itself, does not say what it is about or what it writes, or asks for what no policy
-/// can grant; the field is that of the policy.
+/// When the guest decides nothing by itself, does not say what it is about or what it writes, or asks for what no
+/// policy can grant; the field is that of the policy.
 pub fn manifest(
     name: &str,
     component: &str,
@@ -88,7 +88,7 @@ fn write(
         "  # What the guest may read, and the agent may write for it: nothing else.\n  grant:\n",
     );
     granted::write(&mut text, grant);
-    let is_made = |one: &WriteGrant| one.verbs.contains(&Verb::Create);
+    let is_made = |one: &WriteGrant| one.verbs.contains(&WriteVerb::Create);
     if grant.write.iter().any(is_made) {
         text.push_str(OWN);
     }
@@ -265,7 +265,7 @@ mod tests {
 
     fn taints(keys: &[&str]) -> Description {
         let write = WriteGrant {
-            verbs: vec![Verb::Patch],
+            verbs: vec![WriteVerb::Patch],
             fields: texts(&["spec.taints"]),
             taint_keys: texts(keys),
             why: "The taint.".to_owned(),
@@ -302,7 +302,7 @@ mod tests {
             }],
             write: vec![WriteGrant {
                 object: Some(secret("{primary.name}-copy")),
-                verbs: vec![Verb::Create, Verb::Update, Verb::Delete],
+                verbs: vec![WriteVerb::Create, WriteVerb::Update, WriteVerb::Delete],
                 fields: texts(&["data.kubeconfig"]),
                 servers: texts(&["source"]),
                 authorities: texts(&["source"]),

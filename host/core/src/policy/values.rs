@@ -2,7 +2,7 @@
 //! value is a pattern.
 
 use super::check::{Checked, pattern, within, wrong};
-use crate::pattern::template::Names;
+use crate::pattern::template::TemplateNames;
 use crate::pattern::{Pattern, TemplateData};
 use crate::policy::manifest::PolicyError;
 use crate::projection::path::Path;
@@ -18,15 +18,15 @@ const MAX_TEXT: usize = 4096;
 pub struct ValueRule {
     /// The field.
     pub path: Path,
-    allowed: Vec<Allowed>,
+    allowed: Vec<AllowedValue>,
 }
 
 /// One allowed value; a map has exactly these keys, a list exactly these elements.
 #[derive(Clone, Debug, PartialEq)]
-enum Allowed {
+enum AllowedValue {
     Text(Pattern),
-    List(Vec<Allowed>),
-    Map(BTreeMap<String, Allowed>),
+    List(Vec<AllowedValue>),
+    Map(BTreeMap<String, AllowedValue>),
     /// Null (the field may be removed), a number, true, false, or the empty text.
     Exactly(Value),
 }
@@ -37,7 +37,7 @@ impl ValueRule {
         field: &str,
         values: &BTreeMap<String, Vec<Value>>,
         granted: &[Path],
-        names: &Names,
+        names: &TemplateNames,
     ) -> Checked<Vec<Self>> {
         let field = format!("{field}.values");
         within(&field, values.len(), MANY)?;
@@ -52,7 +52,7 @@ impl ValueRule {
             within(&field, allowed.len(), MANY)?;
             let allowed = allowed.iter().enumerate();
             let allowed = allowed
-                .map(|(at, value)| Allowed::parse(&format!("{field}[{at}]"), value, names))
+                .map(|(at, value)| AllowedValue::parse(&format!("{field}[{at}]"), value, names))
                 .collect::<Checked<_>>()?;
             rules.push(Self { path, allowed });
         }
@@ -95,8 +95,8 @@ impl ValueRule {
     }
 }
 
-impl Allowed {
-    fn parse(field: &str, value: &Value, names: &Names) -> Checked<Self> {
+impl AllowedValue {
+    fn parse(field: &str, value: &Value, names: &TemplateNames) -> Checked<Self> {
         let each = |value| Self::parse(field, value, names);
         Ok(match value {
             Value::String(text) if !text.is_empty() => Self::Text(pattern(field, text, names)?),

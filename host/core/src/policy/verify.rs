@@ -1,20 +1,22 @@
 //! The trusted keys of a policy: checks the specification, and says where each key lies.
 
 use super::check::{Checked, unique, within, wrong};
-use super::component::Source;
+use super::component::ComponentSource;
 use crate::reference::dns;
 use transom_api::policy::bounds::{FEW, PLACE};
 use transom_api::policy::{KeySpec, VerifySpec};
 
 /// Where a key lies; `None` when the specification is not valid.
-pub fn source(key: &KeySpec) -> Option<Source> {
+pub fn source(key: &KeySpec) -> Option<ComponentSource> {
     match (&key.config_map, &key.file) {
-        (Some(place), None) => match Source::config_map(place).ok()? {
-            Source::ConfigMap(parts) if parts.len() == 1 => Some(Source::ConfigMap(parts)),
+        (Some(place), None) => match ComponentSource::config_map(place).ok()? {
+            ComponentSource::ConfigMap(parts) if parts.len() == 1 => {
+                Some(ComponentSource::ConfigMap(parts))
+            }
             _ => None,
         },
-        (None, Some(path)) if !path.is_empty() => match Source::parse(path).ok()? {
-            Source::File(path) => Some(Source::File(path)),
+        (None, Some(path)) if !path.is_empty() => match ComponentSource::parse(path).ok()? {
+            ComponentSource::File(path) => Some(ComponentSource::File(path)),
             _ => None,
         },
         _ => None,

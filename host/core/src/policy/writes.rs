@@ -7,7 +7,7 @@ use crate::pattern::TemplateData;
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use transom_api::KnownReason;
-use transom_api::policy::Verb;
+use transom_api::policy::WriteVerb;
 
 impl Policy {
     /// Whether the policy makes objects, which more than one primary may want.
@@ -40,8 +40,8 @@ impl Policy {
     }
 
     /// The rule for an object of which the policy may write fields for a primary: the primary itself, or an object that
-    /// others made. One that the policy makes for the primary is none of these, unless it is only made once: then it belongs
-    /// to others.
+    /// others made. One that the policy makes for the primary is none of these, unless it is only made once: then it
+    /// belongs to others.
     ///
     /// # Errors
     /// `WriteNotGranted`, with what is granted for this primary.
@@ -65,7 +65,7 @@ impl Policy {
         }
         let patched = || {
             let others = self.of_others();
-            others.filter(|(_, rule)| rule.verbs.contains(&Verb::Patch))
+            others.filter(|(_, rule)| rule.verbs.contains(&WriteVerb::Patch))
         };
         let rule = patched().find(|(_, rule)| rule.admits(object, data));
         let rule = rule.map(|(_, rule)| rule);

@@ -111,8 +111,8 @@ impl Path {
         }
     }
 
-    /// Whether who may write here may write at another path: the same place, one below it, or a key that this one stands
-    /// for.
+    /// Whether who may write here may write at another path: the same place, one below it, or a key that this one
+    /// stands for.
     pub fn grants(&self, other: &Self) -> bool {
         let (Some(prefix), [first, of, Segment::Field(key), ..]) =
             (self.prefix(), other.segments())

@@ -1,5 +1,5 @@
-//! Rights that an admission webhook asks for when certain fields are written. RBAC alone does not show them: the webhook
-//! sends a SubjectAccessReview for whoever writes.
+//! Rights that an admission webhook asks for when certain fields are written. RBAC alone does not show them: the
+//! webhook sends a SubjectAccessReview for whoever writes.
 
 use super::Verb;
 use crate::policy::WriteRule;
@@ -49,10 +49,10 @@ const REVIEWED: [Reviewed; 2] = [
 const CLUSTERS: &str = "cluster.open-cluster-management.io";
 
 /// A right that a webhook asks for: group, plural with subresource, verb, and why.
-pub(super) type Review = (&'static str, &'static str, Verb, &'static str);
+pub(super) type WebhookRight = (&'static str, &'static str, Verb, &'static str);
 
 /// What webhooks ask for when the fields of a rule are written.
-pub(super) fn reviews(rule: &WriteRule) -> impl Iterator<Item = Review> {
+pub(super) fn reviews(rule: &WriteRule) -> impl Iterator<Item = WebhookRight> {
     let group = rule
         .api_version
         .split_once('/')

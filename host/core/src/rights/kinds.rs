@@ -70,7 +70,8 @@ pub fn known(group: &str, kind: &str) -> Option<Kind> {
     })
 }
 
-/// The most likely plural of a kind: `policies`, `classes`, `widgets`, and `endpoints`, which is one. Its scope is unknown and counts as namespaced.
+/// The most likely plural of a kind: `policies`, `classes`, `widgets`, and `endpoints`, which is one. Its scope is
+/// unknown and counts as namespaced.
 pub fn guess(kind: &str) -> Kind {
     let lower = kind.to_ascii_lowercase();
     let plural = match lower.strip_suffix('y') {

@@ -1,13 +1,13 @@
 //! Leaves out rights that other rights cover; and tells which of those that are left RBAC cannot limit.
 
-use super::{Asked, Because, Objects, Own, Right, Rights, Verb, kinds};
+use super::{AgentDuties, Because, CoveredObjects, Right, Rights, RightsRequest, Verb, kinds};
 use crate::policy::Policy;
 use crate::watches::SecretReads;
 use std::collections::BTreeSet;
 
 /// The same rights without those that others cover; a removed right passes its reasons to one that covers it.
 pub(super) fn of(mut rights: Rights) -> Rights {
-    let all: Vec<Objects> = rights.keys().cloned().collect();
+    let all: Vec<CoveredObjects> = rights.keys().cloned().collect();
     for objects in &all {
         let Some(Right { mut verbs, because }) = rights.remove(objects) else {
             continue;
@@ -40,7 +40,7 @@ fn take(wider: &mut Right, verbs: BTreeSet<Verb>, because: &BTreeSet<Because>) -
 }
 
 /// Whether a right to the outer objects covers the inner: each bound of the outer is also one of the inner.
-fn holds(outer: &Objects, inner: &Objects) -> bool {
+fn holds(outer: &CoveredObjects, inner: &CoveredObjects) -> bool {
     let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
     outer.group == inner.group
         && outer.resource == inner.resource
@@ -54,16 +54,16 @@ pub fn every_secret(policy: &Policy, secrets: SecretReads, read_only: bool) -> V
     let connections: BTreeSet<&str> = policy.clusters().map(|(_, cluster)| cluster).collect();
     let sentence = |connection: &&str| {
         let kind = |_: &str, kind: &str| kinds::guess(kind);
-        let asked = Asked {
+        let asked = RightsRequest {
             connection,
             home: "",
             secrets,
             read_only,
-            own: Own::default(),
+            own: AgentDuties::default(),
             kind: &kind,
         };
         let rights = super::of(&[policy], asked);
-        let Right { verbs, because } = rights.get(&Objects::all("", "secrets"))?;
+        let Right { verbs, because } = rights.get(&CoveredObjects::all("", "secrets"))?;
         let verbs: Vec<_> = verbs.iter().map(super::Verb::as_str).collect();
         let line = |because: &Because| match because {
             Because::Policy { line, .. } => line.clone(),

@@ -1,7 +1,8 @@
 //! The rights to ask the API server, and those of the agent itself by its flags.
 
 use super::{
-    AnyOf, Because, EVENTS_OF_CLUSTER, LEASE, LIMITS, Needed, Objects, Own, Verb, because,
+    AgentDuties, AnyOf, Because, CoveredObjects, EVENTS_OF_CLUSTER, LEASE, LIMITS, Needed, Verb,
+    because,
 };
 use crate::contract::decide::Who;
 use crate::policy::Policy;
@@ -19,14 +20,14 @@ impl Needed<'_> {
                 Who::Requester => "subjectaccessreviews",
                 Who::Agent => "selfsubjectaccessreviews",
             };
-            let objects = Objects::all("authorization.k8s.io", resource);
+            let objects = CoveredObjects::all("authorization.k8s.io", resource);
             let because = because(policy, format!("spec.grant.ask[{index}]"));
             self.add(objects, &[Verb::Create], because);
         }
     }
 
     /// Adds what the agent itself does, whatever the policies say.
-    pub(super) fn own(&mut self, own: Own<'_>) {
+    pub(super) fn own(&mut self, own: AgentDuties<'_>) {
         let is_local = self.asked.connection == LOCAL;
         if let Some(namespace) = own.lease {
             self.own_namespace(namespace, is_local);
@@ -35,18 +36,18 @@ impl Needed<'_> {
             self.own_policies(is_local);
         }
         for AnyOf { namespace, name } in own.components.iter().filter(|_| is_local) {
-            let config_maps = Objects {
+            let config_maps = CoveredObjects {
                 namespace: namespace.clone(),
                 name: name.clone(),
-                ..Objects::all("", "configmaps")
+                ..CoveredObjects::all("", "configmaps")
             };
             self.agent(config_maps, &[Verb::List, Verb::Watch], "reads components");
         }
         if own.reviews {
-            let tokens = Objects::all("authentication.k8s.io", "tokenreviews");
+            let tokens = CoveredObjects::all("authentication.k8s.io", "tokenreviews");
             let why = "authenticates readers of its metrics";
             self.agent(tokens, &[Verb::Create], why);
-            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
+            let access = CoveredObjects::all("authorization.k8s.io", "subjectaccessreviews");
             let why = "authorizes readers of its metrics";
             self.agent(access, &[Verb::Create], why);
         }
@@ -56,16 +57,16 @@ impl Needed<'_> {
     fn own_namespace(&mut self, namespace: &str, is_local: bool) {
         use Verb::{Create, Delete, Get, List, Patch, Update};
         let writes = !self.asked.read_only;
-        let lies_in = |objects: Objects, name: Option<&str>| Objects {
+        let lies_in = |objects: CoveredObjects, name: Option<&str>| CoveredObjects {
             namespace: Some(namespace.to_owned()),
             name: name.map(str::to_owned),
             ..objects
         };
-        let lease = Objects::all("coordination.k8s.io", "leases");
+        let lease = CoveredObjects::all("coordination.k8s.io", "leases");
         let verbs = &[Get, Create, Update];
         self.agent(lies_in(lease, Some(LEASE)), verbs, "runs leader election");
         if is_local {
-            let revisions = lies_in(Objects::all("apps", "controllerrevisions"), None);
+            let revisions = lies_in(CoveredObjects::all("apps", "controllerrevisions"), None);
             let verbs: &[Verb] = match writes {
                 true => &[List, Create, Patch, Delete],
                 false => &[List],
@@ -73,7 +74,7 @@ impl Needed<'_> {
             self.agent(revisions, verbs, "keeps the revisions of its policies");
         }
         if writes {
-            let limits = lies_in(Objects::all("", "configmaps"), Some(LIMITS));
+            let limits = lies_in(CoveredObjects::all("", "configmaps"), Some(LIMITS));
             let why = "records how much its policies changed";
             self.agent(limits, &[List, Create, Patch], why);
         }
@@ -82,25 +83,25 @@ impl Needed<'_> {
     /// `FleetPolicy` objects, their status and Events about them.
     fn own_policies(&mut self, is_local: bool) {
         use Verb::{Create, List, Patch, Watch};
-        let policies = Objects::all(GROUP, "fleetpolicies");
+        let policies = CoveredObjects::all(GROUP, "fleetpolicies");
         self.agent(policies, &[List, Watch], "watches its policies");
         if !self.asked.read_only {
-            let status = Objects::all(GROUP, "fleetpolicies/status");
+            let status = CoveredObjects::all(GROUP, "fleetpolicies/status");
             self.agent(status, &[Patch], "writes the status of its policies");
-            let events = Objects {
+            let events = CoveredObjects {
                 namespace: Some(EVENTS_OF_CLUSTER.to_owned()),
-                ..Objects::all("events.k8s.io", "events")
+                ..CoveredObjects::all("events.k8s.io", "events")
             };
             let why = "reports limits that its policies reach";
             self.agent(events, &[Create, Patch], why);
         }
         if is_local {
-            let access = Objects::all("authorization.k8s.io", "subjectaccessreviews");
+            let access = CoveredObjects::all("authorization.k8s.io", "subjectaccessreviews");
             self.agent(access, &[Create], "checks who approved a plan");
         }
     }
 
-    fn agent(&mut self, objects: Objects, verbs: &[Verb], why: &'static str) {
+    fn agent(&mut self, objects: CoveredObjects, verbs: &[Verb], why: &'static str) {
         self.add(objects, verbs, [Because::Agent(why)]);
     }
 }

@@ -1,13 +1,13 @@
 //! The rights to write: objects that a policy makes, and fields of the primary and of objects that others made.
 
-use super::{Needed, Objects, Verb, because};
+use super::{CoveredObjects, Needed, Verb, because};
 use crate::inputs::request::REQUEST;
 use crate::plan::conditions::subresource;
 use crate::policy::{Policy, WriteRule};
 use crate::projection::path::Path;
 use crate::watches::plan;
 use std::collections::BTreeSet;
-use transom_api::policy::Verb as Granted;
+use transom_api::policy::WriteVerb as Granted;
 
 impl Needed<'_> {
     /// An object is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
@@ -33,7 +33,7 @@ impl Needed<'_> {
         let line = format!("{} (handed on)", plan::write_line(index));
         let because = because(policy, line);
         for handed_on in &rule.hands_on {
-            let objects = Objects {
+            let objects = CoveredObjects {
                 namespace: handed_on.namespace.clone(),
                 group: handed_on.group.clone(),
                 resource: handed_on.resource.clone(),
@@ -72,9 +72,9 @@ impl Needed<'_> {
             }
         }
         for signer in &rule.signers {
-            let objects = Objects {
+            let objects = CoveredObjects {
                 name: Some(signer.clone()),
-                ..Objects::all(REQUEST.0, "signers")
+                ..CoveredObjects::all(REQUEST.0, "signers")
             };
             let approve = Verb::Other("approve".into());
             self.add(objects, &[approve], because.iter().cloned());

@@ -1,5 +1,5 @@
-//! What a trial found for each primary, as digests: kept with the revision, and compared with what is planned once it is
-//! active. Equal questions have equal plans; a question that is not among them says nothing.
+//! What a trial found for each primary, as digests: kept with the revision, and compared with what is planned once it
+//! is active. Equal questions have equal plans; a question that is not among them says nothing.
 
 use super::Probation;
 use crate::contract::AgentFacts;
@@ -15,15 +15,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// For how many primaries a plan is kept. With twelve bytes each it fits into the annotations of an object, which may have
-/// 256 KiB together.
+/// For how many primaries a plan is kept. With twelve bytes each it fits into the annotations of an object, which may
+/// have 256 KiB together.
 pub const MOST: usize = 10_000;
 /// The size of one mark, in bytes: a question, and what is planned.
 const MARK: usize = 12;
 
 /// Everything that the plan of one primary rests on, but for the time.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct PlanQuestion<'a> {
     /// The primary under its policy.
     pub key: &'a Key,
     /// Facts about the agent.
@@ -62,13 +62,13 @@ pub fn inputs(found: &[Found], inputs: &[Input]) -> Digest {
     Digest::of(&found.iter().zip(inputs).map(one).collect())
 }
 
-/// What tells an object from itself at another time: a version, and no content, of which a digest could be used to guess it.
-/// The versions of a folder are those of one run: after a restart nothing is compared there.
+/// What tells an object from itself at another time: a version, and no content, of which a digest could be used to
+/// guess it. The versions of a folder are those of one run: after a restart nothing is compared there.
 fn read(object: Option<&Object>) -> Value {
     object.map_or(Value::Null, |object| json!([object.uid(), object.version]))
 }
 
-impl Question<'_> {
+impl PlanQuestion<'_> {
     /// The mark of what is planned for it.
     pub fn mark(&self, writes: &Writes) -> Mark {
         Mark {

@@ -9,7 +9,7 @@ use crate::object::Object;
 use crate::plan::Step;
 use crate::projection::path;
 pub use patch::{leaves, merge_patch};
-pub use record::{Manifests, Record};
+pub use record::{Manifests, RevisionRecord};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use transom_api::labels;
@@ -30,12 +30,12 @@ pub(super) fn id(identity: &Digest, decide: &str, trigger: Option<&str>) -> Dige
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// The latest first.
-    records: Vec<Record>,
+    records: Vec<RevisionRecord>,
 }
 
 /// Where records are kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct RecordPlace<'a> {
     /// Namespace.
     pub namespace: &'a str,
     /// The uid of the policy, if it is an object.
@@ -50,8 +50,8 @@ impl History {
 
     /// The records of each policy among objects.
     pub fn by_policy(objects: &[Object]) -> BTreeMap<String, Self> {
-        let mut by_policy: BTreeMap<String, Vec<Record>> = BTreeMap::new();
-        for record in objects.iter().filter_map(Record::read) {
+        let mut by_policy: BTreeMap<String, Vec<RevisionRecord>> = BTreeMap::new();
+        for record in objects.iter().filter_map(RevisionRecord::read) {
             let records = by_policy.entry(record.policy.clone()).or_default();
             records.push(record);
         }
@@ -59,8 +59,8 @@ impl History {
         by_policy.into_iter().map(ordered).collect()
     }
 
-    /// Without the records of an earlier policy object of the same name, which go with that. `uid` is that of the present
-    /// one; `None` for a policy that is no object.
+    /// Without the records of an earlier policy object of the same name, which go with that. `uid` is that of the
+    /// present one; `None` for a policy that is no object.
     #[must_use]
     pub fn of_object(mut self, uid: Option<&str>) -> Self {
         let is_other = |owner: &str| uid.is_some_and(|uid| uid != owner);
@@ -69,21 +69,21 @@ impl History {
         self
     }
 
-    fn ordered(mut records: Vec<Record>) -> Self {
+    fn ordered(mut records: Vec<RevisionRecord>) -> Self {
         records.sort_by(|one, other| {
-            let order = |one: &Record| (one.number, one.created.clone(), one.id);
+            let order = |one: &RevisionRecord| (one.number, one.created.clone(), one.id);
             order(other).cmp(&order(one))
         });
         Self { records }
     }
 
     /// The latest first.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[RevisionRecord] {
         &self.records
     }
 
     /// Replaces the record of this name; `None` removes it.
-    pub fn put(&mut self, name: &str, record: Option<Record>) {
+    pub fn put(&mut self, name: &str, record: Option<RevisionRecord>) {
         let mut records = std::mem::take(&mut self.records);
         records.retain(|one| one.name() != name);
         records.extend(record);
@@ -91,29 +91,34 @@ impl History {
     }
 
     /// The revisions that are active or were, and may be so again, the latest first.
-    pub fn usable(&self) -> impl Iterator<Item = &Record> {
+    pub fn usable(&self) -> impl Iterator<Item = &RevisionRecord> {
         let records = self.records.iter();
         records.filter(|record| record.number > 0 && record.barred.is_none())
     }
 
     /// The revision that is active: one that is barred is not, so that a bar alone takes it back.
-    pub fn active(&self) -> Option<&Record> {
+    pub fn active(&self) -> Option<&RevisionRecord> {
         self.usable().next()
     }
 
     /// The record of a revision.
-    pub fn find(&self, id: &Digest) -> Option<&Record> {
+    pub fn find(&self, id: &Digest) -> Option<&RevisionRecord> {
         self.records.iter().find(|record| record.id == *id)
     }
 
     /// The revision before the active one that may become active again.
-    pub fn previous(&self) -> Option<&Record> {
+    pub fn previous(&self) -> Option<&RevisionRecord> {
         self.usable().nth(1)
     }
 
     /// The steps that record a revision as the active one, and remove the oldest beyond `keep`. No step when it is so
     /// already. Carried out in their order, so that the revision before is active until the first one is done.
-    pub fn activate(&self, record: &Record, place: Place<'_>, keep: u32) -> Vec<Step> {
+    pub fn activate(
+        &self,
+        record: &RevisionRecord,
+        place: RecordPlace<'_>,
+        keep: u32,
+    ) -> Vec<Step> {
         if self.active().is_some_and(|active| active.id == record.id) {
             return Vec::new();
         }
@@ -132,7 +137,7 @@ impl History {
                 patch(known, place, fields)
             }
             None => Step::Create {
-                desired: Record {
+                desired: RevisionRecord {
                     number,
                     ..record.clone()
                 }
@@ -145,10 +150,10 @@ impl History {
 
     /// The steps that record what the tags of a kept revision meant when its components were pulled, where that is not
     /// known yet. A tag keeps the meaning that it had first.
-    pub fn learn(&self, record: &Record, place: Place<'_>) -> Vec<Step> {
+    pub fn learn(&self, record: &RevisionRecord, place: RecordPlace<'_>) -> Vec<Step> {
         let known = self.find(&record.id);
         let text = known.and_then(|known| Some((known, known.learns(record)?.text()?)));
-        let step = |(known, text): (&Record, String)| {
+        let step = |(known, text): (&RevisionRecord, String)| {
             patch(
                 known,
                 place,
@@ -158,9 +163,9 @@ impl History {
         text.map(step).into_iter().collect()
     }
 
-    /// The steps that forget what was planned for each primary, of all revisions but this one: it is large, and only compared
-    /// while a revision is watched.
-    pub fn forget_expected(&self, watched: Option<&Digest>, place: Place<'_>) -> Vec<Step> {
+    /// The steps that forget what was planned for each primary, of all revisions but this one: it is large, and only
+    /// compared while a revision is watched.
+    pub fn forget_expected(&self, watched: Option<&Digest>, place: RecordPlace<'_>) -> Vec<Step> {
         let all = self.records.iter();
         let surplus = all.filter(|one| one.expected.is_some() && watched != Some(&one.id));
         let forget = |one| {
@@ -173,9 +178,15 @@ impl History {
         surplus.map(forget).collect()
     }
 
-    /// The steps that make room for a record: the oldest beyond `keep` go, of those that are barred or of the others. The
-    /// active one is the latest that is not barred, so it stays however many are barred.
-    fn surplus(&self, record: &Record, barred: bool, place: Place<'_>, keep: u32) -> Vec<Step> {
+    /// The steps that make room for a record: the oldest beyond `keep` go, of those that are barred or of the others.
+    /// The active one is the latest that is not barred, so it stays however many are barred.
+    fn surplus(
+        &self,
+        record: &RevisionRecord,
+        barred: bool,
+        place: RecordPlace<'_>,
+        keep: u32,
+    ) -> Vec<Step> {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
         let others = self.records.iter();
         let others = others.filter(|one| one.id != record.id && one.barred.is_some() == barred);
@@ -185,15 +196,23 @@ impl History {
             .collect()
     }
 
-    /// The steps that remove all records of a policy that was no object. Those of an object of the same name go with that.
+    /// The steps that remove all records of a policy that was no object. Those of an object of the same name go with
+    /// that.
     pub fn delete(&self, namespace: &str) -> Vec<Step> {
         let all = self.records.iter().filter(|one| one.owner.is_none());
         all.map(|one| one.delete(namespace, "its policy is gone"))
             .collect()
     }
 
-    /// The steps that bar a revision from becoming active, and say why; and remove the oldest barred ones beyond `keep`.
-    pub fn bar(&self, record: &Record, why: &str, place: Place<'_>, keep: u32) -> Vec<Step> {
+    /// The steps that bar a revision from becoming active, and say why; and remove the oldest barred ones beyond
+    /// `keep`.
+    pub fn bar(
+        &self,
+        record: &RevisionRecord,
+        why: &str,
+        place: RecordPlace<'_>,
+        keep: u32,
+    ) -> Vec<Step> {
         let why = why
             .get(..why.floor_char_boundary(MESSAGE))
             .unwrap_or_default();
@@ -203,7 +222,7 @@ impl History {
             Some(known) if known.barred.is_some() => return Vec::new(),
             Some(known) => patch(known, place, vec![(path, json!(why))]),
             None => {
-                let barred = Record {
+                let barred = RevisionRecord {
                     barred: Some(why.to_owned()),
                     ..record.clone()
                 };
@@ -223,7 +242,7 @@ fn annotation(key: &str) -> String {
     format!("metadata.annotations[\"{key}\"]")
 }
 
-fn patch(record: &Record, place: Place<'_>, fields: Vec<(String, Value)>) -> Step {
+fn patch(record: &RevisionRecord, place: RecordPlace<'_>, fields: Vec<(String, Value)>) -> Step {
     Step::Patch {
         reference: record.reference(place.namespace),
         version: record.version.clone(),
@@ -242,17 +261,17 @@ mod tests {
     use std::sync::Arc;
     use transom_api::policy::{PolicySpec, RollbackSpec};
 
-    const PLACE: Place<'_> = Place {
+    const PLACE: RecordPlace<'_> = RecordPlace {
         namespace: "transom",
         uid: Some("u"),
     };
 
-    fn record(settings: i64) -> Record {
+    fn record(settings: i64) -> RevisionRecord {
         let mut manifest = kubeconfig_manifest();
         manifest["spec"]["guests"]["decide"]["settings"] = json!({"n": settings});
         let spec = manifest::parse(&manifest).unwrap().spec;
         let (decide, trigger) = ("sha256:1".to_owned(), Some("sha256:2".to_owned()));
-        Record {
+        RevisionRecord {
             policy: "external".to_owned(),
             id: id(&identity(&spec), &decide, trigger.as_deref()),
             number: 0,
@@ -306,7 +325,7 @@ mod tests {
     fn a_probation_is_kept_and_that_of_the_last_activation_counts() {
         let mut objects = Vec::new();
         for (settings, faults) in [(1, 3), (2, 4), (1, 5)] {
-            let new = Record {
+            let new = RevisionRecord {
                 probation: Some(Probation::new(1_000, faults, RollbackSpec::default())),
                 ..record(settings)
             };
@@ -352,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_a_tag_meant_first_is_kept_with_the_revision() {
-        let pulled = |decide: Option<&str>, trigger: Option<&str>| Record {
+        let pulled = |decide: Option<&str>, trigger: Option<&str>| RevisionRecord {
             manifests: Manifests {
                 decide: decide.map(str::to_owned),
                 trigger: trigger.map(str::to_owned),
@@ -360,7 +379,7 @@ mod tests {
             ..record(1)
         };
         let mut objects = Vec::new();
-        let mut learn = |record: &Record| {
+        let mut learn = |record: &RevisionRecord| {
             let history = History::of("external", &objects);
             let mut steps = history.activate(record, PLACE, 10);
             steps.extend(history.learn(record, PLACE));
@@ -527,7 +546,7 @@ mod tests {
         let mut objects = Vec::new();
         let steps = History::default().activate(&record(1), PLACE, 10);
         apply(&mut objects, steps);
-        let of_file = Place { uid: None, ..PLACE };
+        let of_file = RecordPlace { uid: None, ..PLACE };
         let steps = History::of("external", &objects).activate(&record(2), of_file, 10);
         apply(&mut objects, steps);
         let steps = History::of("external", &objects).delete(PLACE.namespace);
@@ -549,12 +568,15 @@ mod tests {
 
     #[test]
     fn an_object_that_was_changed_or_is_not_ours_is_no_record() {
-        let whole = Record {
+        let whole = RevisionRecord {
             number: 1,
             ..record(1)
         }
         .object("transom", Some("u"));
-        assert_eq!(Record::read(&whole).unwrap().name(), whole.reference.name);
+        assert_eq!(
+            RevisionRecord::read(&whole).unwrap().name(),
+            whole.reference.name
+        );
         assert_eq!(whole.body["metadata"]["ownerReferences"][0]["uid"], "u");
         let changed = |pointer: &str, value: Value| {
             let mut object = whole.clone();
@@ -570,7 +592,7 @@ mod tests {
             ("/metadata/labels", json!({labels::POLICY: "other"})),
         ] {
             assert_eq!(
-                Record::read(&changed(pointer, value.clone())),
+                RevisionRecord::read(&changed(pointer, value.clone())),
                 None,
                 "{pointer} {value}"
             );

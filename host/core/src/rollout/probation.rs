@@ -77,8 +77,8 @@ pub struct Faults {
     pub now: Vec<(ObjectRef, KnownReason, String)>,
 }
 
-/// Why a new revision is taken back: so many more primaries fail than before by a fault of its guest, or because it is not
-/// what was tried.
+/// Why a new revision is taken back: so many more primaries fail than before by a fault of its guest, or because it is
+/// not what was tried.
 pub fn rolls_back(before: usize, now: &Faults, rollback: RollbackSpec) -> Option<String> {
     let (count, all) = (now.now.len(), now.primaries);
     let (_, reason, why) = now.now.first()?;

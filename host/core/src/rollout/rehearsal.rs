@@ -1,5 +1,5 @@
-//! What the trial of a candidate found right as it is: primaries that need no reconcile when the candidate becomes active,
-//! unless something that was read for them changed since.
+//! What the trial of a candidate found right as it is: primaries that need no reconcile when the candidate becomes
+//! active, unless something that was read for them changed since.
 
 use crate::inputs::seen::Seen;
 use crate::inputs::sightings::Sightings;
@@ -8,8 +8,8 @@ use crate::trigger::LastSeen;
 use crate::work::Key;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A primary for which a candidate changes nothing, and what its reconcile of the trial leaves behind: the same as one of
-/// the active revision.
+/// A primary for which a candidate changes nothing, and what its reconcile of the trial leaves behind: the same as one
+/// of the active revision.
 #[derive(Clone, Debug)]
 pub struct Settled {
     /// Every object whose change calls for another reconcile, with what was seen of it; without the primary.

@@ -24,8 +24,8 @@ pub enum Pace {
 }
 
 impl Rest {
-    /// Counts an answer. What removes an object is on its way: one after the other goes, and each time a status may tell what
-    /// is left.
+    /// Counts an answer. What removes an object is on its way: one after the other goes, and each time a status may
+    /// tell what is left.
     pub fn count(&mut self, key: &Key, writes: &Writes) -> Pace {
         if writes.changes.is_empty() {
             return Pace::AtRest;
@@ -45,11 +45,11 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::fleet::Change;
+    use crate::plan::fleet::PlannedChange;
     use crate::sample::key;
 
     fn writes(verbs: &[Verb]) -> Writes {
-        let change = |verb: &Verb| Change {
+        let change = |verb: &Verb| PlannedChange {
             kind: "ManifestWork".to_owned(),
             path: String::new(),
             element: String::new(),

@@ -1,7 +1,7 @@
 //! The plan for an answer about a managed cluster, as the agent makes it. Tests of other crates include this file.
 
 use serde_json::Map;
-use transom_core::catalogue::guest::Guest;
+use transom_core::catalogue::guest::GuestFacts;
 use transom_core::contract::AgentFacts;
 use transom_core::contract::description::{Description, SuggestedGrant};
 use transom_core::failure::Failure;
@@ -51,7 +51,7 @@ pub(crate) fn feasible(
         settings_schema: "{}".to_owned(),
         grant: SuggestedGrant::default(),
     };
-    let guest = Guest::load("sha256:1", description, &Map::new())?;
+    let guest = GuestFacts::load("sha256:1", description, &Map::new())?;
     let view = guest.declared("", "").primary(primary);
     let kubeconfigs = Kubeconfigs::new(KubeconfigLimits::default());
     let secrets = Secrets::default();

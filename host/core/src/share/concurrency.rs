@@ -42,7 +42,7 @@ pub struct Ticket {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RequestEnd {
     /// The server answered, even if it refused.
     Answered,
     /// The server is overloaded, and may ask for a pause of so many milliseconds.
@@ -81,11 +81,13 @@ impl ConcurrencyLimit {
 
     /// Reports the end of a request. Answers to requests that began before the limit was last halved do not halve it
     /// again.
-    pub fn ended(&mut self, ticket: Ticket, ending: Ending, now_ms: u64) {
+    pub fn ended(&mut self, ticket: Ticket, ending: RequestEnd, now_ms: u64) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match ending {
-            Ending::Answered => self.limit = (self.limit + ONE * ONE / self.limit).min(MOST * ONE),
-            Ending::PushedBack(pause_ms) => {
+            RequestEnd::Answered => {
+                self.limit = (self.limit + ONE * ONE / self.limit).min(MOST * ONE);
+            }
+            RequestEnd::PushedBack(pause_ms) => {
                 let pause_ms = pause_ms.unwrap_or(PAUSE_MS).min(LONGEST_PAUSE_MS);
                 self.closed_until_ms = self.closed_until_ms.max(now_ms.saturating_add(pause_ms));
                 if ticket.round == self.round {
@@ -93,7 +95,7 @@ impl ConcurrencyLimit {
                     self.limit = (self.limit / 2).max(ONE);
                 }
             }
-            Ending::Lost => {}
+            RequestEnd::Lost => {}
         }
     }
 
@@ -123,7 +125,7 @@ mod tests {
     fn answered(limit: &mut ConcurrencyLimit, times: usize) {
         for _ in 0..times {
             let ticket = go(limit, u64::MAX);
-            limit.ended(ticket, Ending::Answered, u64::MAX);
+            limit.ended(ticket, RequestEnd::Answered, u64::MAX);
         }
     }
 
@@ -133,7 +135,7 @@ mod tests {
         let mut tickets: Vec<Ticket> = (0..16).map(|_| go(&mut limit, 0)).collect();
         assert_eq!(limit.admit(0, 0), Admission::Full);
         assert!(!limit.has_room());
-        limit.ended(tickets.pop().unwrap(), Ending::Lost, 0);
+        limit.ended(tickets.pop().unwrap(), RequestEnd::Lost, 0);
         assert!(limit.has_room());
         go(&mut limit, 0);
         assert_eq!(limit.admit(0, 0), Admission::Full);
@@ -153,7 +155,7 @@ mod tests {
         let mut limit = ConcurrencyLimit::default();
         let tickets: Vec<Ticket> = (0..16).map(|_| go(&mut limit, 0)).collect();
         for ticket in tickets {
-            limit.ended(ticket, Ending::PushedBack(Some(2_000)), 100);
+            limit.ended(ticket, RequestEnd::PushedBack(Some(2_000)), 100);
         }
         assert_eq!(limit.limit(), 8);
         for seed in 0..50 {
@@ -163,7 +165,7 @@ mod tests {
             assert!((2_000..=2_500).contains(&wait), "{wait}");
         }
         let ticket = go(&mut limit, 2_100);
-        limit.ended(ticket, Ending::PushedBack(None), 2_100);
+        limit.ended(ticket, RequestEnd::PushedBack(None), 2_100);
         assert_eq!(
             (limit.limit(), limit.admit(3_099, 0)),
             (4, Admission::Closed(1))
@@ -176,7 +178,7 @@ mod tests {
         let mut now = 0;
         for _ in 0..20 {
             let ticket = go(&mut limit, now);
-            limit.ended(ticket, Ending::PushedBack(Some(u64::MAX)), now);
+            limit.ended(ticket, RequestEnd::PushedBack(Some(u64::MAX)), now);
             now += 60_000;
         }
         assert_eq!(limit.limit(), 1);

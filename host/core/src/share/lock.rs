@@ -1,5 +1,5 @@
-//! Locks that stay usable after a panic. No panic leaves what they guard half changed, so that a poisoned lock is as good as
-//! any other.
+//! Locks that stay usable after a panic. No panic leaves what they guard half changed, so that a poisoned lock is as
+//! good as any other.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -103,7 +103,7 @@ pub struct Allowance {
 
 /// The decision on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct LineVerdict {
     /// Whether the line is logged.
     pub told: bool,
     /// How many lines were dropped in the minute before; log this number with the first line of the new minute.
@@ -112,7 +112,7 @@ pub struct Verdict {
 
 impl Allowance {
     /// Counts one more line of so many bytes. Seconds count from any start, but must not go back.
-    pub fn take(&mut self, bytes: u64, now_seconds: u64) -> Verdict {
+    pub fn take(&mut self, bytes: u64, now_seconds: u64) -> LineVerdict {
         let mut left_out_before = 0;
         if now_seconds.saturating_sub(self.since_seconds) >= LOG_SECONDS {
             left_out_before = self.left_out;
@@ -128,7 +128,7 @@ impl Allowance {
             true => self.used = used,
             false => self.left_out += 1,
         }
-        Verdict {
+        LineVerdict {
             told,
             left_out_before,
         }
@@ -243,14 +243,14 @@ mod tests {
         let next = allowance.take(1, 160);
         assert_eq!(
             next,
-            Verdict {
+            LineVerdict {
                 told: true,
                 left_out_before: 10_000 - first
             }
         );
         assert_eq!(
             allowance.take(1, 161),
-            Verdict {
+            LineVerdict {
                 told: true,
                 left_out_before: 0
             }
@@ -266,7 +266,7 @@ mod tests {
         assert!(!allowance.take(1, 59).told);
         assert_eq!(
             allowance.take(u64::MAX, 60),
-            Verdict {
+            LineVerdict {
                 told: false,
                 left_out_before: 2
             }

@@ -1,10 +1,10 @@
 //! Which watches an active policy depends on.
 
-use crate::catalogue::Entry;
+use crate::catalogue::CatalogueEntry;
 use transom_api::status::WatchStatus;
 
 /// Whether an active policy depends on a watch.
-pub(super) fn concerns(entry: &Entry, watch: &WatchStatus) -> bool {
+pub(super) fn concerns(entry: &CatalogueEntry, watch: &WatchStatus) -> bool {
     let Some(policy) = entry.revision.as_ref().map(|revision| &revision.policy) else {
         return false;
     };

@@ -1,13 +1,14 @@
-//! The conditions of a policy that tell of its revisions: what is active, what becomes of the newest, and who signed it.
+//! The conditions of a policy that tell of its revisions: what is active, what becomes of the newest, and who signed
+//! it.
 
 use super::{holds, said};
-use crate::catalogue::guest::Guest;
-use crate::catalogue::{Entry, Revision};
+use crate::catalogue::guest::GuestFacts;
+use crate::catalogue::{CatalogueEntry, Revision};
 use transom_api::KnownReason;
 use transom_api::status::{Condition, ConditionStatus, ConditionType};
 
 /// Whether the newest revision is active.
-pub(super) fn loaded(entry: &Entry) -> Condition {
+pub(super) fn loaded(entry: &CatalogueEntry) -> Condition {
     let candidate = entry.candidate.as_ref();
     let (reason, message) = match (&entry.refused, candidate) {
         (None, None) => (KnownReason::Loaded, KnownReason::Loaded.meaning()),
@@ -24,16 +25,16 @@ pub(super) fn loaded(entry: &Entry) -> Condition {
 }
 
 /// That tags mean something else by now; nothing when none does.
-pub(super) fn tag_moved(entry: &Entry) -> Option<Condition> {
+pub(super) fn tag_moved(entry: &CatalogueEntry) -> Option<Condition> {
     let all: Vec<_> = entry.moved.iter().map(ToString::to_string).collect();
     let reason = KnownReason::TagMoved.as_str();
     let kind = ConditionType::TagMoved;
     (!all.is_empty()).then(|| said(kind, ConditionStatus::True, reason, all.join("; ")))
 }
 
-/// What becomes of a newest revision that is not active, in the two conditions that tools know which wait for any object;
-/// nothing when it is active.
-pub(super) fn unfinished(entry: &Entry) -> Option<Condition> {
+/// What becomes of a newest revision that is not active, in the two conditions that tools know which wait for any
+/// object; nothing when it is active.
+pub(super) fn unfinished(entry: &CatalogueEntry) -> Option<Condition> {
     let (kind, reason, message) = match (&entry.refused, &entry.candidate) {
         (Some(refused), _) => {
             let kind = match refused.retried {
@@ -53,7 +54,7 @@ pub(super) fn unfinished(entry: &Entry) -> Option<Condition> {
 }
 
 /// Whether the components are signed as the policy demands; nothing when it demands nothing.
-pub(super) fn verified(entry: &Entry) -> Option<Condition> {
+pub(super) fn verified(entry: &CatalogueEntry) -> Option<Condition> {
     use KnownReason::{SignatureInvalid, SignatureMissing, TrustRootInvalid};
     let condition = |status, reason: KnownReason, message| {
         said(ConditionType::Verified, status, reason.as_str(), message)
@@ -76,7 +77,7 @@ pub(super) fn verified(entry: &Entry) -> Option<Condition> {
 pub fn signers(revision: &Revision) -> Option<String> {
     revision.policy.verify.as_ref()?;
     let guests = std::iter::once(&revision.decide).chain(&revision.trigger);
-    let shown = |guest: &Guest| match guest.signers.as_slice() {
+    let shown = |guest: &GuestFacts| match guest.signers.as_slice() {
         [] => format!("{} is part of the agent", guest.digest),
         signers => format!("{} is signed by {}", guest.digest, signers.join(", ")),
     };

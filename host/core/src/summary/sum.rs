@@ -7,8 +7,8 @@ use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use std::collections::BTreeMap;
 use transom_api::status::{
-    Condition, ConditionStatus, ConditionType, Counts, LimitsStatus, MAX_LISTED, MAX_TOP_FAILURES,
-    PrimaryStatus, WaitingStatus,
+    Condition, ConditionStatus, ConditionType, LimitsStatus, MAX_LISTED, MAX_TOP_FAILURES,
+    PrimaryCounts, PrimaryStatus, WaitingStatus,
 };
 use transom_api::{KnownReason, Reason, State};
 
@@ -78,7 +78,7 @@ pub fn is_overdue(state: State, reason: &Reason, since_seconds: i64, now_seconds
 
 /// Primaries of one state and reason.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct StateGroup {
     pub(super) count: u32,
     overdue: u32,
     since_seconds: i64,
@@ -88,8 +88,8 @@ pub(super) struct Group {
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
     now_seconds: i64,
-    counts: Counts,
-    groups: BTreeMap<(State, Reason), Group>,
+    counts: PrimaryCounts,
+    groups: BTreeMap<(State, Reason), StateGroup>,
     /// The worst so far, in order; at most as many as are shown.
     top_failures: BTreeMap<(bool, i64, ObjectRef), PrimaryStatus>,
 }
@@ -126,9 +126,9 @@ impl Sum {
         }
         let overdue = is_overdue(state, reason, since_seconds, self.now_seconds);
         let group = self.groups.entry((state, reason.clone()));
-        let group = group.or_insert(Group {
+        let group = group.or_insert(StateGroup {
             since_seconds,
-            ..Group::default()
+            ..StateGroup::default()
         });
         group.count = group.count.saturating_add(1);
         group.overdue = group.overdue.saturating_add(u32::from(overdue));
@@ -157,7 +157,7 @@ impl Sum {
     }
 
     /// How many are in each state.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> PrimaryCounts {
         self.counts
     }
 
@@ -167,7 +167,7 @@ impl Sum {
     }
 
     /// The groups of these states, the largest first.
-    pub(super) fn largest(&self, states: &[State]) -> Vec<(State, &Reason, Group)> {
+    pub(super) fn largest(&self, states: &[State]) -> Vec<(State, &Reason, StateGroup)> {
         let groups = self.groups.iter();
         let mut groups: Vec<_> = groups
             .filter(|((state, _), _)| states.contains(state))
@@ -178,7 +178,7 @@ impl Sum {
     }
 
     pub(super) fn waiting(&self) -> Vec<WaitingStatus> {
-        let shown = |(state, reason, group): (State, &Reason, Group)| WaitingStatus {
+        let shown = |(state, reason, group): (State, &Reason, StateGroup)| WaitingStatus {
             state,
             reason: reason.to_string(),
             count: group.count,
@@ -216,7 +216,7 @@ impl Sum {
             groups = self.largest(&[State::Held, State::Waiting]);
         }
         let reason = groups.first().map(|(_, reason, _)| reason.as_str());
-        let Counts {
+        let PrimaryCounts {
             total,
             applied,
             held,

@@ -1,13 +1,18 @@
 //! Puts watches together: one for each scope, without those that another one covers.
 
-use super::plan::Explained;
+use super::plan::ExplainedWatches;
 use super::{Keep, Scope, matches};
 use crate::rights::Because;
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 
 /// Adds a watch; an existing one of that scope then keeps what both keep.
-pub(super) fn merge(watches: &mut Explained, scope: Scope, keep: Keep, because: BTreeSet<Because>) {
+pub(super) fn merge(
+    watches: &mut ExplainedWatches,
+    scope: Scope,
+    keep: Keep,
+    because: BTreeSet<Because>,
+) {
     match watches.entry(scope) {
         Entry::Vacant(place) => drop(place.insert((keep, because))),
         Entry::Occupied(mut there) => {
@@ -21,7 +26,7 @@ pub(super) fn merge(watches: &mut Explained, scope: Scope, keep: Keep, because: 
 
 /// Excludes from a watch of Secrets by type those that another watch asks for by name and that it would not keep
 /// itself: the Secrets that we made are large, and would arrive twice.
-pub(super) fn spare(watches: Explained) -> Explained {
+pub(super) fn spare(watches: ExplainedWatches) -> ExplainedWatches {
     let named = |scope: &Scope, keep: &Keep, other: &Scope| {
         let same = (&scope.api_version, &scope.kind) == (&other.api_version, &other.kind);
         other
@@ -48,7 +53,7 @@ pub(super) fn spare(watches: Explained) -> Explained {
 }
 
 /// Removes a watch that another one covers, and has that one keep its objects, too.
-pub(super) fn narrow(mut watches: Explained) -> Explained {
+pub(super) fn narrow(mut watches: ExplainedWatches) -> ExplainedWatches {
     let scopes: Vec<Scope> = watches.keys().cloned().collect();
     for scope in &scopes {
         let holder = watches

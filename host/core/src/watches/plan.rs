@@ -28,7 +28,7 @@ const TYPES: [(&str, &str); 3] = [
 ];
 
 /// What is kept of each scope, and which lines of policies need it.
-pub(crate) type Explained = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
+pub(crate) type ExplainedWatches = BTreeMap<Scope, (Keep, BTreeSet<Because>)>;
 
 /// What a connection watches for every active policy, for revisions that work or are tried beside them, and for
 /// the objects that hold components of any policy. A watch that another one covers is left out.
@@ -65,7 +65,7 @@ pub(crate) fn explained<'a>(
     policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
     connection: &str,
     secrets: SecretReads,
-) -> Explained {
+) -> ExplainedWatches {
     spare(narrow(wanted_by(policies, connection, secrets)))
 }
 
@@ -74,8 +74,8 @@ fn wanted_by<'a>(
     policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
     connection: &str,
     secrets: SecretReads,
-) -> Explained {
-    let mut watches = Explained::new();
+) -> ExplainedWatches {
+    let mut watches = ExplainedWatches::new();
     for (policy, revision) in policies {
         for (line, bounds) in wanted(policy, revision, connection, secrets) {
             let because = Because::Policy {
@@ -260,10 +260,10 @@ fn of_types(named: Bounds, all: &Bounds, keys: &BTreeSet<String>) -> Bounds {
 }
 
 /// The watches for the objects that a policy makes, or may write of those that others made. Objects that it makes are
-/// selected by our label where they have no exact name, in either mode: after a restart the agent must find what it made.
-/// The names of the others are watched beside them, so that an object that is not there is not asked for; not those of
-/// Secrets, whose metadata may repeat what is in them (ADR 0057). A target without the label is read by exact name. An
-/// object that is made once bears no label: only its metadata is kept.
+/// selected by our label where they have no exact name, in either mode: after a restart the agent must find what it
+/// made. The names of the others are watched beside them, so that an object that is not there is not asked for; not
+/// those of Secrets, whose metadata may repeat what is in them (ADR 0057). A target without the label is read by exact
+/// name. An object that is made once bears no label: only its metadata is kept.
 pub(crate) fn target(policy: &Policy, revision: Option<&Revision>, rule: &WriteRule) -> Bounds {
     let Some((namespace, name)) = rule.place() else {
         return Bounds::default();

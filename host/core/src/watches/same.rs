@@ -1,11 +1,11 @@
 //! Tests that a reconcile of what a watch keeps equals a reconcile of the whole object.
 
 use super::{Keep, SecretReads, of};
-use crate::catalogue::guest::Guest;
+use crate::catalogue::guest::GuestFacts;
 use crate::catalogue::{Catalogue, Revision};
 use crate::contract::decide::{Absence, Form, Need, Wake};
 use crate::contract::description::{Description, Read, SuggestedGrant};
-use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, Wanted};
+use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, WantedTaint};
 use crate::inputs::secrets::Secrets;
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
@@ -25,7 +25,7 @@ const KLUSTERLET: (&str, &str) = ("operator.open-cluster-management.io/v1", "Klu
 type Reads<'a> = ((&'a str, &'a str), &'a [&'a str], &'a [&'a str]);
 
 /// A guest that reads paths of kinds.
-fn guest(reads: &[Reads<'_>]) -> Guest {
+fn guest(reads: &[Reads<'_>]) -> GuestFacts {
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     let read = |((api_version, kind), fields, changes): &Reads<'_>| Read {
         api_version: (*api_version).to_owned(),
@@ -41,7 +41,7 @@ fn guest(reads: &[Reads<'_>]) -> Guest {
         settings_schema: "{}".to_owned(),
         grant: SuggestedGrant::default(),
     };
-    Guest::load("sha256:1", description, &Map::new()).unwrap()
+    GuestFacts::load("sha256:1", description, &Map::new()).unwrap()
 }
 
 fn kubeconfig() -> Revision {
@@ -206,7 +206,7 @@ proptest! {
         let kept = kept(&keep(&revision, MANAGED_CLUSTER.1), &whole);
         let declared = revision.predicate().declared;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
-        let answer = Decision::Own(vec![Wanted { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }]);
+        let answer = Decision::Own(vec![WantedTaint { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }]);
         let plan = |primary: &Object| {
             planned(&revision.policy, primary, &answer, TimeAdded::SetByUs(0), (&Contentions::default(), 0))
         };

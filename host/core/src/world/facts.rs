@@ -3,7 +3,7 @@
 
 use super::{Answer, Granted, Lowering, World};
 use crate::failure::Failure;
-use crate::plan::desired::{Content, Desired, Field, Fields, Whole};
+use crate::plan::desired::{Desired, Field, Fields, KeyContent, Whole};
 use crate::policy::check::pattern;
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Policy, Target, WriteRule};
@@ -12,7 +12,7 @@ use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
-use transom_api::policy::WriteGrant;
+use transom_api::policy::WriteGrantSpec;
 
 /// The world of tests.
 pub const FACTS: &dyn World = &FactsWorld;
@@ -30,7 +30,7 @@ impl World for FactsWorld {
         "facts-guest"
     }
 
-    fn takes(&self, grants: &[WriteGrant]) -> bool {
+    fn takes(&self, grants: &[WriteGrantSpec]) -> bool {
         grants
             .iter()
             .any(|grant| grant.fields == KEYS || grant.fields == [LABEL])
@@ -94,7 +94,7 @@ impl Answer for Facts {
         given.policy.whole(given.target, &given.data)?;
         let label = Path::parse(LABEL)
             .map_err(|error| Failure::known(KnownReason::ContractBroken, error.to_string()))?;
-        let text = |text: &str| Content::Text(text.to_owned());
+        let text = |text: &str| KeyContent::Text(text.to_owned());
         Ok(vec![
             Desired::Whole(Whole {
                 object: given.target.clone(),

@@ -5,9 +5,9 @@ mod destinations;
 use super::{Answer, Granted, Lowering, World};
 use crate::contract::credentials::{Proposal, ProposedCluster};
 use crate::failure::Failure;
-use crate::inputs::kubeconfigs::Read;
+use crate::inputs::kubeconfigs::ReadKubeconfig;
 use crate::kubeconfig::{Assembled, KubeconfigLimits, Terms};
-use crate::plan::desired::{Content, Desired, Hole, Whole};
+use crate::plan::desired::{Desired, KeyContent, UnseenBytes, Whole};
 use crate::policy::check::{data_key, pattern};
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Target, WriteRule};
@@ -16,7 +16,7 @@ pub(super) use destinations::destinations;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::KnownReason;
-use transom_api::policy::{KubeconfigGrant, Verb, WriteGrant};
+use transom_api::policy::{KubeconfigGrant, WriteGrantSpec, WriteVerb};
 
 type Checked<T> = Result<T, PolicyError>;
 
@@ -31,8 +31,8 @@ impl World for Kubeconfig {
         "kubeconfig-guest"
     }
 
-    fn takes(&self, grants: &[WriteGrant]) -> bool {
-        let makes = |grant: &WriteGrant| {
+    fn takes(&self, grants: &[WriteGrantSpec]) -> bool {
+        let makes = |grant: &WriteGrantSpec| {
             grant.kubeconfig.is_some() && grant.target.is_none() && grant.holes.is_empty()
         };
         grants.iter().any(makes)
@@ -58,7 +58,7 @@ impl World for Kubeconfig {
             let why = "a Secret has no taints";
             return Err(PolicyError::new(format!("{field}.taintKeys"), why));
         }
-        if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) {
+        if grant.verbs.is_empty() || grant.verbs.contains(&WriteVerb::Patch) {
             let why = "must be some of create, update, delete";
             return Err(PolicyError::new(format!("{field}.verbs"), why));
         }
@@ -106,7 +106,7 @@ impl Answer for Proposal {
             fixed: Map::from_iter([("type".to_owned(), json!("Opaque"))]),
             content: Map::new(),
             ends_seconds: document.ends_seconds,
-            data: BTreeMap::from([(key.to_owned(), Content::Hole(Box::new(document)))]),
+            data: BTreeMap::from([(key.to_owned(), KeyContent::Hole(Box::new(document)))]),
         })])
     }
 
@@ -128,7 +128,7 @@ impl Answer for Proposal {
 /// References that were never given, anything that is not granted, and an unsound result.
 pub(super) fn made<'a>(
     proposal: &Proposal,
-    source: &'a Read,
+    source: &'a ReadKubeconfig,
     grant: &KubeconfigGrant,
     given: &Lowering<'a>,
 ) -> Result<Document<'a>, Failure> {
@@ -154,13 +154,13 @@ pub(super) fn made<'a>(
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     assembled: Assembled,
-    source: &'a Read,
+    source: &'a ReadKubeconfig,
     limits: KubeconfigLimits,
     /// When the first of its client certificates ends, in seconds since 1970.
     pub(super) ends_seconds: Option<i64>,
 }
 
-impl Hole for Document<'_> {
+impl UnseenBytes for Document<'_> {
     fn bytes(&self) -> &[u8] {
         self.assembled.to_yaml().as_bytes()
     }

@@ -12,7 +12,7 @@ mod taints;
 use self::fill::Filler;
 use self::granted::{beside, fields, patterns, unownable, unwritable};
 use super::{Answer, Granted, Lowering, World};
-use crate::contract::objects::{Apply, MAX_OBJECTS, Objects, Ownership};
+use crate::contract::objects::{Apply, MAX_OBJECTS, ObjectOwnership, ObjectsAnswer};
 use crate::failure::Failure;
 use crate::plan::desired::{Desired, Field, Fields, Whole};
 use crate::policy::manifest::PolicyError;
@@ -24,7 +24,7 @@ use crate::requirements;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
-use transom_api::policy::{Verb, WriteGrant};
+use transom_api::policy::{WriteGrantSpec, WriteVerb};
 
 type Checked<T> = Result<T, PolicyError>;
 
@@ -39,8 +39,8 @@ impl World for ObjectsWorld {
         "objects-guest"
     }
 
-    fn takes(&self, grants: &[WriteGrant]) -> bool {
-        let any_field = |grant: &WriteGrant| {
+    fn takes(&self, grants: &[WriteGrantSpec]) -> bool {
+        let any_field = |grant: &WriteGrantSpec| {
             let named = grant.target.is_some() || grant.kind.is_some();
             let of_kubeconfig = grant.kubeconfig.is_some() && grant.holes.is_empty();
             named && !of_kubeconfig && grant.taint_keys.is_empty()
@@ -55,7 +55,9 @@ impl World for ObjectsWorld {
                 granted.patches_primary()?;
                 Target::Primary
             }
-            None if grant.verbs.iter().any(Verb::is_of_others) => return removal::check(granted),
+            None if grant.verbs.iter().any(WriteVerb::is_of_others) => {
+                return removal::check(granted);
+            }
             None => beside(granted)?,
         };
         let rule = granted.rule(target);
@@ -111,7 +113,7 @@ impl World for ObjectsWorld {
     }
 }
 
-impl Answer for Objects {
+impl Answer for ObjectsAnswer {
     fn lower<'a>(&'a self, given: &Lowering<'a>) -> Result<Vec<Desired<'a>>, Failure> {
         let broken = |message| Err(Failure::known(KnownReason::ContractBroken, message));
         for (what, count) in [("wants", self.apply.len()), ("removes", self.remove.len())] {
@@ -179,7 +181,7 @@ fn wanted<'a>(
     let object = apply.object.clone();
     let mut content = content(apply)?;
     match apply.ownership {
-        Ownership::Whole => {
+        ObjectOwnership::Whole => {
             let rule = given.policy.whole(&object, &given.data)?;
             for (path, value) in granted(&object, rule, &content, given)? {
                 let is_text = value.is_string() || path.segments().len() < 3;
@@ -201,8 +203,8 @@ fn wanted<'a>(
                 ends_seconds: data.ends_seconds,
             }))
         }
-        Ownership::Fields if !apply.holes.is_empty() => Err(fill::not_granted(apply, None)),
-        Ownership::Fields => {
+        ObjectOwnership::Fields if !apply.holes.is_empty() => Err(fill::not_granted(apply, None)),
+        ObjectOwnership::Fields => {
             let rule = given.policy.fields(&object, &given.data)?;
             let fields = granted(&object, rule, &content, given)?.into_iter();
             let field = |(path, value): (Path, Value)| {
@@ -303,18 +305,21 @@ mod tests {
     fn apply(content: &Value) -> Apply {
         Apply {
             object: cluster("c1"),
-            ownership: Ownership::Fields,
+            ownership: ObjectOwnership::Fields,
             content: content.to_string(),
             holes: Vec::new(),
         }
     }
 
     /// What becomes of an answer, or the reason and the message of its refusal.
-    fn lowered(objects: &Objects) -> Result<Vec<Fields>, (String, String)> {
+    fn lowered(objects: &ObjectsAnswer) -> Result<Vec<Fields>, (String, String)> {
         lowered_by(&policy(&objects_manifest()), objects)
     }
 
-    fn lowered_by(policy: &Policy, objects: &Objects) -> Result<Vec<Fields>, (String, String)> {
+    fn lowered_by(
+        policy: &Policy,
+        objects: &ObjectsAnswer,
+    ) -> Result<Vec<Fields>, (String, String)> {
         let primary = object(cluster("c1"), json!({"metadata": {"name": "c1"}}));
         lowered_for(&primary, policy, objects)
     }
@@ -322,7 +327,7 @@ mod tests {
     pub(super) fn lowered_for(
         primary: &Object,
         policy: &Policy,
-        objects: &Objects,
+        objects: &ObjectsAnswer,
     ) -> Result<Vec<Fields>, (String, String)> {
         let agent = agent("hub", true);
         let guest = guest(&[], &[]);
@@ -355,9 +360,9 @@ mod tests {
     }
 
     fn one(content: &Value) -> Result<Vec<Fields>, (String, String)> {
-        lowered(&Objects {
+        lowered(&ObjectsAnswer {
             apply: vec![apply(content)],
-            ..Objects::default()
+            ..ObjectsAnswer::default()
         })
     }
 
@@ -435,9 +440,9 @@ mod tests {
             (json!([timed, untimed]), Some("ValueNotGranted")),
             (json!(null), Some("ValueNotGranted")),
         ] {
-            let objects = Objects {
+            let objects = ObjectsAnswer {
                 apply: vec![apply(&json!({"spec": {"taints": taints}}))],
-                ..Objects::default()
+                ..ObjectsAnswer::default()
             };
             let lowered = lowered_by(&policy, &objects);
             let refused = lowered.err().map(|(reason, _)| reason);
@@ -477,13 +482,13 @@ mod tests {
     fn refuses_an_answer_that_breaks_the_contract() {
         let another = |name: &str| Apply {
             object: cluster(name),
-            ownership: Ownership::Fields,
+            ownership: ObjectOwnership::Fields,
             content: "{}".to_owned(),
             holes: Vec::new(),
         };
         let text = |content: &str| Apply {
             object: cluster("c1"),
-            ownership: Ownership::Fields,
+            ownership: ObjectOwnership::Fields,
             content: content.to_owned(),
             holes: Vec::new(),
         };
@@ -510,9 +515,9 @@ mod tests {
                 "ContractBroken",
             ),
         ] {
-            let answer = Objects {
+            let answer = ObjectsAnswer {
                 apply,
-                ..Objects::default()
+                ..ObjectsAnswer::default()
             };
             let refusal = lowered(&answer).err();
             assert_eq!(refusal.map(|(reason, _)| reason).as_deref(), Some(reason));
@@ -526,9 +531,9 @@ mod tests {
             message: String::new(),
             field: None,
         };
-        let waiting = |objects| Objects {
+        let waiting = |objects| ObjectsAnswer {
             wait: Some((problem.clone(), objects)),
-            ..Objects::default()
+            ..ObjectsAnswer::default()
         };
         assert!(lowered(&waiting(Vec::new())).is_ok());
         let (reason, _) = lowered(&waiting(vec![cluster("c2")])).unwrap_err();
@@ -550,7 +555,7 @@ mod tests {
     fn made(kind: &str, namespace: Option<&str>, name: &str, content: &Value) -> Apply {
         Apply {
             object: ObjectRef::local("v1", kind, namespace, name),
-            ownership: Ownership::Whole,
+            ownership: ObjectOwnership::Whole,
             content: content.to_string(),
             holes: Vec::new(),
         }
@@ -560,9 +565,9 @@ mod tests {
     fn makes_granted_objects_with_granted_fields_and_values() {
         let policy = policy(&makes_manifest());
         let lowered = |apply: Apply| {
-            let objects = Objects {
+            let objects = ObjectsAnswer {
                 apply: vec![apply],
-                ..Objects::default()
+                ..ObjectsAnswer::default()
             };
             lowered_by(&policy, &objects).map_err(|(reason, _)| reason)
         };

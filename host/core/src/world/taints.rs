@@ -1,7 +1,7 @@
 //! The taints world: a guest says which taints a ManagedCluster carries, among the keys that the policy owns.
 
 use super::{Answer, Granted, Lowering, World};
-use crate::contract::taints::{Decision, MANAGED_CLUSTER, Wanted};
+use crate::contract::taints::{Decision, MANAGED_CLUSTER, WantedTaint};
 use crate::failure::{Class, Failure};
 use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::{Desired, Elements, Field, Fields};
@@ -13,7 +13,7 @@ use crate::reference::ObjectRef;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
-use transom_api::policy::WriteGrant;
+use transom_api::policy::WriteGrantSpec;
 use transom_api::policy::bounds::{self, MANY};
 
 /// The taints world.
@@ -30,9 +30,9 @@ impl World for Taints {
         "taints-guest"
     }
 
-    fn takes(&self, grants: &[WriteGrant]) -> bool {
+    fn takes(&self, grants: &[WriteGrantSpec]) -> bool {
         // With values, the whole list is meant, whoever owns its taints.
-        let is_taints = |grant: &WriteGrant| {
+        let is_taints = |grant: &WriteGrantSpec| {
             !grant.taint_keys.is_empty()
                 || grant.fields == [TAINTS_FIELD] && grant.values.is_empty()
         };
@@ -118,11 +118,11 @@ impl Answer for Decision {
 
     fn shown(&self) -> Option<Value> {
         let Self::Own(wanted) = self else { return None };
-        let taint = |Wanted {
+        let taint = |WantedTaint {
                          key,
                          value,
                          effect: kind,
-                     }: &Wanted| json!({"key": key, "value": value, "effect": kind.as_str()});
+                     }: &WantedTaint| json!({"key": key, "value": value, "effect": kind.as_str()});
         Some(json!({"taints": wanted.iter().map(taint).collect::<Vec<_>>()}))
     }
 }
@@ -146,18 +146,18 @@ fn fields(rule: &WriteRule, object: &ObjectRef, field: &Field) -> Fields {
 ///
 /// # Errors
 /// `TaintKeyNotGranted`, `ContractBroken`.
-pub(super) fn owned_elements(rule: &WriteRule, wanted: &[Wanted]) -> Result<Field, Failure> {
+pub(super) fn owned_elements(rule: &WriteRule, wanted: &[WantedTaint]) -> Result<Field, Failure> {
     check(wanted, &rule.taint_keys)?;
     Ok(elements(rule, wanted))
 }
 
-fn elements(rule: &WriteRule, wanted: &[Wanted]) -> Field {
+fn elements(rule: &WriteRule, wanted: &[WantedTaint]) -> Field {
     let wanted = wanted.iter().map(taint).collect();
     Field::Elements(Elements::of_taints(rule.taint_keys.clone(), wanted))
 }
 
 /// Checks that every key is owned and occurs once, and that no value is too long.
-fn check(wanted: &[Wanted], owned: &BTreeSet<String>) -> Result<(), Failure> {
+fn check(wanted: &[WantedTaint], owned: &BTreeSet<String>) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     for taint in wanted {
         let shown: String = taint.key.chars().take(100).collect();
@@ -179,7 +179,7 @@ fn check(wanted: &[Wanted], owned: &BTreeSet<String>) -> Result<(), Failure> {
 }
 
 /// A taint as a list of a ManagedCluster has it, without its time.
-fn taint(wanted: &Wanted) -> Map<String, Value> {
+fn taint(wanted: &WantedTaint) -> Map<String, Value> {
     let mut taint = Map::new();
     taint.insert("key".to_owned(), wanted.key.as_str().into());
     if !wanted.value.is_empty() {

@@ -3,9 +3,11 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use transom_core::document::{DocumentError, Fault, Limits, flatten_list, parse_many, parse_one};
+use transom_core::document::{
+    DocumentError, DocumentFault, ParseLimits, flatten_list, parse_many, parse_one,
+};
 
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 1 << 20,
     nodes: 10_000,
     depth: 20,
@@ -48,37 +50,37 @@ fn the_dialect_is_yaml_1_2() {
 
 #[test]
 fn every_error_has_a_position() {
+    use DocumentFault::{
+        DuplicateKey, InvalidUtf8, KeyNotText, MergeKey, Nul, Number, SeveralDocuments, Syntax,
+        Tag, TooLarge,
+    };
+
     let cases = [
-        ("a: 1\nb: 2\na: 3\n", Fault::DuplicateKey, (3, 1), "?"),
-        ("{\"a\": 1, \"a\": 2}", Fault::DuplicateKey, (1, 12), "?"),
+        ("a: 1\nb: 2\na: 3\n", DuplicateKey, (3, 1), "?"),
+        ("{\"a\": 1, \"a\": 2}", DuplicateKey, (1, 12), "?"),
         (
             "users:\n- user:\n    token: x\n    token: y\n",
-            Fault::DuplicateKey,
+            DuplicateKey,
             (4, 5),
             "users[0].user.token",
         ),
-        ("spec:\n  [a]: 1\n", Fault::KeyNotText, (2, 3), "spec"),
-        ("spec:\n  hunter2: .nan\n", Fault::Number, (2, 12), "spec.?"),
-        ("spec: -.inf\n", Fault::Number, (1, 7), "spec"),
+        ("spec:\n  [a]: 1\n", KeyNotText, (2, 3), "spec"),
+        ("spec:\n  hunter2: .nan\n", Number, (2, 12), "spec.?"),
+        ("spec: -.inf\n", Number, (1, 7), "spec"),
         (
             "spec: 123456789012345678901234567890\n",
-            Fault::Number,
+            Number,
             (1, 7),
             "spec",
         ),
-        ("spec: !hunter2 x\n", Fault::Tag, (1, 7), "spec"),
-        ("spec: !hunter2 {a: b}\n", Fault::Tag, (1, 7), "spec"),
-        ("a: 1\nspec:\n  <<: [1]\n", Fault::MergeKey, (3, 3), "spec"),
-        ("a: 1\n---\nb: 2\n", Fault::SeveralDocuments, (3, 0), ""),
-        ("{}{}", Fault::SeveralDocuments, (1, 0), ""),
-        ("a: [1\nb: 2\n", Fault::Syntax, (2, 2), "?[1]"),
-        (
-            "# one\n---\nname: *hunter2\n",
-            Fault::Syntax,
-            (3, 7),
-            "name",
-        ),
-        ("a: \0\n", Fault::Nul, (1, 0), ""),
+        ("spec: !hunter2 x\n", Tag, (1, 7), "spec"),
+        ("spec: !hunter2 {a: b}\n", Tag, (1, 7), "spec"),
+        ("a: 1\nspec:\n  <<: [1]\n", MergeKey, (3, 3), "spec"),
+        ("a: 1\n---\nb: 2\n", SeveralDocuments, (3, 0), ""),
+        ("{}{}", SeveralDocuments, (1, 0), ""),
+        ("a: [1\nb: 2\n", Syntax, (2, 2), "?[1]"),
+        ("# one\n---\nname: *hunter2\n", Syntax, (3, 7), "name"),
+        ("a: \0\n", Nul, (1, 0), ""),
     ];
     for (text, fault, (line, column), path) in cases {
         let error = read(text).unwrap_err();
@@ -91,10 +93,10 @@ fn every_error_has_a_position() {
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error}");
     }
     let error = parse_one(b"a: 1\nb: \xff\n", LIMITS).unwrap_err();
-    assert_eq!((error.fault, error.line), (Fault::InvalidUtf8, Some(2)));
+    assert_eq!((error.fault, error.line), (InvalidUtf8, Some(2)));
     assert_eq!(
         read(&"x".repeat(LIMITS.bytes + 1)).unwrap_err().fault,
-        Fault::TooLarge
+        TooLarge
     );
 }
 
@@ -141,14 +143,14 @@ fn merge_keys_resolve_in_document_order() {
             read(&format!("{anchors} {{<<: {wrong}}}\n"))
                 .unwrap_err()
                 .fault,
-            Fault::MergeKey,
+            DocumentFault::MergeKey,
             "{wrong}"
         );
     }
     let twice = read(&format!("{anchors} {{<<: *a, s: 1, s: 2}}\n")).unwrap_err();
     assert_eq!(
         (twice.fault, twice.path.as_str()),
-        (Fault::DuplicateKey, "?.?")
+        (DocumentFault::DuplicateKey, "?.?")
     );
     // Merged content costs as often as it is used.
     let fields: String = (0..500).map(|number| format!("k{number}: 1, ")).collect();
@@ -157,7 +159,7 @@ fn merge_keys_resolve_in_document_order() {
         read(&format!("a: &a {{{fields}}}\nb:\n{many}"))
             .unwrap_err()
             .fault,
-        Fault::TooManyValues
+        DocumentFault::TooManyValues
     );
     let mut bomb = "a0: &a0 {k: {x: 1, y: 1, z: 1}}\n".to_owned();
     for at in 1..40 {
@@ -168,7 +170,7 @@ fn merge_keys_resolve_in_document_order() {
         )
         .unwrap();
     }
-    assert_eq!(read(&bomb).unwrap_err().fault, Fault::TooManyValues);
+    assert_eq!(read(&bomb).unwrap_err().fault, DocumentFault::TooManyValues);
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn bounds_the_cost_of_a_document() {
         "x".repeat(100_000),
         vec!["*a"; 1_000].join(", ")
     );
-    let many = Fault::TooManyValues;
+    let many = DocumentFault::TooManyValues;
     let cases = [
         ("aliases", nested, many),
         ("aliases of one long text", long, many),
@@ -194,18 +196,22 @@ fn bounds_the_cost_of_a_document() {
             many,
         ),
         ("lists in block style", "- ".repeat(500_000), many),
-        ("lists", "[".repeat(1 << 20), Fault::TooDeep),
-        ("maps", "{".repeat(1 << 20), Fault::TooDeep),
-        ("maps in lists", "[a: ".repeat(1 << 18), Fault::TooDeep),
+        ("lists", "[".repeat(1 << 20), DocumentFault::TooDeep),
+        ("maps", "{".repeat(1 << 20), DocumentFault::TooDeep),
+        (
+            "maps in lists",
+            "[a: ".repeat(1 << 18),
+            DocumentFault::TooDeep,
+        ),
         (
             "deep JSON",
             format!("{}{}", "[".repeat(21), "]".repeat(21)),
-            Fault::TooDeep,
+            DocumentFault::TooDeep,
         ),
         (
             "deep YAML",
             format!("a: {}{}", "[".repeat(20), "]".repeat(20)),
-            Fault::TooDeep,
+            DocumentFault::TooDeep,
         ),
     ];
     for (name, text, fault) in cases {
@@ -244,7 +250,7 @@ fn one_broken_document_does_not_hide_the_others() {
         .collect();
     let expected = vec![
         (1, 1, Ok(json!({"a": 1}))),
-        (2, 7, Err((Fault::Syntax, Some(8)))),
+        (2, 7, Err((DocumentFault::Syntax, Some(8)))),
         (3, 10, Ok(json!({"c": 3}))),
         (4, 11, Ok(json!({"d": 4}))),
         (5, 13, Ok(json!({"e": 5}))),
@@ -275,7 +281,11 @@ fn many_json_documents_have_their_own_places() {
         let error = parse_many(text.as_bytes(), LIMITS).pop().unwrap().value;
         let error = error.unwrap_err();
         let found = (error.line.unwrap(), error.column.unwrap());
-        assert_eq!((error.fault, found), (Fault::DuplicateKey, place), "{text}");
+        assert_eq!(
+            (error.fault, found),
+            (DocumentFault::DuplicateKey, place),
+            "{text}"
+        );
     }
 }
 
@@ -293,7 +303,7 @@ fn line_ends_and_comments_are_those_of_client_go() {
     ] {
         assert_eq!(read(text), Ok(expected), "{text:?}");
     }
-    assert_eq!(read("a: b\n\t\n").unwrap_err().fault, Fault::Syntax);
+    assert_eq!(read("a: b\n\t\n").unwrap_err().fault, DocumentFault::Syntax);
 }
 
 #[test]

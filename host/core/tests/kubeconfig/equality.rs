@@ -4,7 +4,7 @@ use crate::fixture::{
     CA, LIMITS, OTHER_CA, RSA, admin, assemble, base64, parse, rewired, two, with,
 };
 use serde_json::{Value, json};
-use transom_core::kubeconfig::Source;
+use transom_core::kubeconfig::SourceKubeconfig;
 
 #[test]
 fn formatting_does_not_count() {
@@ -110,7 +110,7 @@ fn recognises_a_shared_credential_in_any_context() {
     assert!(!source.shares_credential(b"a: [", &LIMITS));
     let nobody = with(admin(), "/users/0/user", json!({}));
     assert!(
-        !Source::parse(nobody.to_string().as_bytes(), &LIMITS)
+        !SourceKubeconfig::parse(nobody.to_string().as_bytes(), &LIMITS)
             .unwrap()
             .shares_credential(nobody.to_string().as_bytes(), &LIMITS)
     );

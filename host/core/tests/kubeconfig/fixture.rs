@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use transom_api::policy::{CarryGrant, CredentialGrant, InsecureGrant, KubeconfigGrant};
 use transom_core::contract::credentials::{Proposal, SourceView, Url};
 use transom_core::contract::decide::{Input, InputValue, Protocol, Service, ServicePort};
-use transom_core::kubeconfig::{Assembled, KubeconfigError, KubeconfigLimits, Source, Terms};
+use transom_core::kubeconfig::{
+    Assembled, KubeconfigError, KubeconfigLimits, SourceKubeconfig, Terms,
+};
 use transom_core::reference::ObjectRef;
 
 pub(crate) const CA: &str = include_str!("given/ca.pem");
@@ -73,8 +75,8 @@ pub(crate) fn with(mut value: Value, pointer: &str, field: Value) -> Value {
     value
 }
 
-pub(crate) fn parse(value: &Value) -> Result<Source, KubeconfigError> {
-    Source::parse(value.to_string().as_bytes(), &LIMITS)
+pub(crate) fn parse(value: &Value) -> Result<SourceKubeconfig, KubeconfigError> {
+    SourceKubeconfig::parse(value.to_string().as_bytes(), &LIMITS)
 }
 
 pub(crate) fn service_url() -> Url {
@@ -145,13 +147,16 @@ pub(crate) fn grant() -> KubeconfigGrant {
     }
 }
 
-pub(crate) fn assemble(source: &Source, answer: &Proposal) -> Result<Assembled, KubeconfigError> {
+pub(crate) fn assemble(
+    source: &SourceKubeconfig,
+    answer: &Proposal,
+) -> Result<Assembled, KubeconfigError> {
     assemble_under(&grant(), source, answer)
 }
 
 pub(crate) fn assemble_under(
     grant: &KubeconfigGrant,
-    source: &Source,
+    source: &SourceKubeconfig,
     answer: &Proposal,
 ) -> Result<Assembled, KubeconfigError> {
     let inputs = [Input {
@@ -163,7 +168,7 @@ pub(crate) fn assemble_under(
 
 pub(crate) fn assemble_from(
     grant: &KubeconfigGrant,
-    source: &Source,
+    source: &SourceKubeconfig,
     answer: &Proposal,
     inputs: &[Input],
     primary: &Value,

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use transom_api::KnownReason;
 use transom_core::contract::credentials::{AuthoritySource, Proxy, Url};
-use transom_core::kubeconfig::{KubeconfigLimits, Source};
+use transom_core::kubeconfig::{KubeconfigLimits, SourceKubeconfig};
 
 #[test]
 fn shows_a_guest_everything_except_secrets() {
@@ -221,7 +221,9 @@ fn names_reason_and_path_of_a_wrong_value() {
 fn refuses_texts_that_are_not_kubeconfigs() {
     let small = KubeconfigLimits { bytes: 100 };
     assert_eq!(
-        Source::parse(&[b' '; 101], &small).unwrap_err().reason,
+        SourceKubeconfig::parse(&[b' '; 101], &small)
+            .unwrap_err()
+            .reason,
         KnownReason::KubeconfigTooLarge
     );
     for (text, word, line) in [
@@ -239,11 +241,13 @@ fn refuses_texts_that_are_not_kubeconfigs() {
         ("a: 1\na: 1\n", KnownReason::DuplicateEntry, Some(2)),
         ("a: \0", KnownReason::KubeconfigUnparsable, Some(1)),
     ] {
-        let error = Source::parse(text.as_bytes(), &LIMITS).unwrap_err();
+        let error = SourceKubeconfig::parse(text.as_bytes(), &LIMITS).unwrap_err();
         assert_eq!((error.reason, error.line), (word, line), "{text:?}");
     }
     assert_eq!(
-        Source::parse(b"a: \xff", &LIMITS).unwrap_err().reason,
+        SourceKubeconfig::parse(b"a: \xff", &LIMITS)
+            .unwrap_err()
+            .reason,
         KnownReason::KubeconfigUnparsable
     );
 }
@@ -251,7 +255,7 @@ fn refuses_texts_that_are_not_kubeconfigs() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        prop_assert!(Source::parse(&bytes, &LIMITS).is_err());
+        prop_assert!(SourceKubeconfig::parse(&bytes, &LIMITS).is_err());
     }
 
     #[test]
@@ -259,7 +263,7 @@ proptest! {
         let mut bytes = two().to_string().into_bytes();
         let length = bytes.len();
         bytes[at % length] = byte;
-        let _ = Source::parse(&bytes, &LIMITS);
+        let _ = SourceKubeconfig::parse(&bytes, &LIMITS);
     }
 
     #[test]

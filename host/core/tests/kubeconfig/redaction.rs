@@ -3,7 +3,7 @@
 
 use crate::fixture::{CA, LIMITS, RSA, assemble, base64, rewired, two, with};
 use serde_json::{Value, json};
-use transom_core::kubeconfig::Source;
+use transom_core::kubeconfig::SourceKubeconfig;
 use transom_core::redact::{Marks, redact};
 
 const CANARY: &str = "Canary7f3a";
@@ -257,7 +257,7 @@ fn leaks_no_canary() {
     places(&full, "", &mut pointers);
     let mut heard = 0;
     for text in pointers.iter().flat_map(|pointer| texts(pointer)) {
-        let said = match Source::parse(text.as_bytes(), &LIMITS) {
+        let said = match SourceKubeconfig::parse(text.as_bytes(), &LIMITS) {
             Err(error) => format!("{error} {error:?}"),
             Ok(source) => match assemble(&source, &rewired(&source.view())) {
                 Err(error) => format!("{source:?} {error} {error:?}"),

@@ -1,8 +1,8 @@
 //! The conversion of what an objects guest needs and of what is found for it. Each generation has types of its own for
 //! that, because each may add forms and values; this is written once for all of them.
 
-/// Implements `Forms` for a generation, with the types of two generated modules. What follows are the forms that it has beside
-/// those of 0.1, and the values that 0.1 does not have.
+/// Implements `Forms` for a generation, with the types of two generated modules. What follows are the forms that it has
+/// beside those of 0.1, and the values that 0.1 does not have.
 macro_rules! forms {
     (
         $(#[$doc:meta])*

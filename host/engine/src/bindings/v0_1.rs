@@ -1,6 +1,6 @@
 //! The generation `transom:policy@0.1` of the contract: generated types, and their conversion to and from the types of
-//! the core, which all other code uses. Later generations take over what they do not change. Generated code stays in the
-//! files of the generations. A world is one file in this folder, its `mod` line, and one line in [`WORLDS`].
+//! the core, which all other code uses. Later generations take over what they do not change. Generated code stays in
+//! the files of the generations. A world is one file in this folder, its `mod` line, and one line in [`WORLDS`].
 
 #[cfg(feature = "facts")]
 pub(super) mod facts;

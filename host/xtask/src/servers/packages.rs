@@ -41,8 +41,8 @@ const WANTED: [Wanted; 2] = [
     },
 ];
 
-/// Programs with libraries of their own, for which a downloaded package does not do: they are installed. Each has the names
-/// under which it may be found, its package, what is shown of it, and what needs it.
+/// Programs with libraries of their own, for which a downloaded package does not do: they are installed. Each has the
+/// names under which it may be found, its package, what is shown of it, and what needs it.
 const INSTALLED: [(&[&str], &str, &str, &str); 2] = [
     (
         &["chromium", "chromium-browser", "google-chrome", "chrome"],

@@ -1,5 +1,5 @@
-//! Accepted ManagedClusters that get their namespaces, roles, bindings and condition, all at once, beside a program that only
-//! writes the same objects.
+//! Accepted ManagedClusters that get their namespaces, roles, bindings and condition, all at once, beside a program
+//! that only writes the same objects.
 
 use super::fleet::{PARALLEL, Scene};
 use super::spent::{Runs, Spending};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use transom_e2e::program;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Writes for each cluster: the finalizer, namespace, role, binding, two bindings in the namespace, and the condition. The
-/// two shared roles come once.
+/// Writes for each cluster: the finalizer, namespace, role, binding, two bindings in the namespace, and the condition.
+/// The two shared roles come once.
 const WRITES: usize = 7;
 
 /// One run of each.

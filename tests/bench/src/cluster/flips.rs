@@ -1,5 +1,5 @@
-//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other; and one minute of heartbeats, in which
-//! every one changes in a way that affects no decision.
+//! Single ManagedClusters that turn Unknown in a quiet fleet, one after the other; and one minute of heartbeats, in
+//! which every one changes in a way that affects no decision.
 
 use super::fleet::{PARALLEL, Scene, metric};
 use super::taints::{condition, flip, is_tainted, send};

@@ -1,5 +1,5 @@
-//! A hub whose ManagedClusters are accepted, available and untainted, made with as few writes as possible. Tells how far it
-//! is, because that takes minutes.
+//! A hub whose ManagedClusters are accepted, available and untainted, made with as few writes as possible. Tells how
+//! far it is, because that takes minutes.
 
 use super::fleet::Scene;
 use anyhow::Result;

@@ -1,5 +1,5 @@
-//! Heartbeats of ManagedClusters by leases: what a minute of them costs (policy `availability`), and how soon all clusters
-//! whose heartbeats stop at once are tainted.
+//! Heartbeats of ManagedClusters by leases: what a minute of them costs (policy `availability`), and how soon all
+//! clusters whose heartbeats stop at once are tainted.
 
 use super::fleet::{PARALLEL, Scene, metric};
 use super::hub::{self, LEASE_NAME, LONG, Lease, micro, now};

@@ -1,5 +1,5 @@
-//! A restart of the agent of a hub on which all clusters are accepted and nothing has changed (policies `cluster-access`,
-//! `availability` and `built-in-taints`), beside a program that only lists what the agent watches.
+//! A restart of the agent of a hub on which all clusters are accepted and nothing has changed (policies
+//! `cluster-access`, `availability` and `built-in-taints`), beside a program that only lists what the agent watches.
 
 use super::fleet::Scene;
 use super::hub::{self, LONG, Lease, say};

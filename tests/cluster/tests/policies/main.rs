@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use transom_api::status::{
-    CandidateStatus, Condition, ConditionStatus, ConditionType, Counts, EffectStatus, PolicyStatus,
-    PrimaryStatus, RevisionStatus,
+    CandidateStatus, Condition, ConditionStatus, ConditionType, EffectStatus, PolicyStatus,
+    PrimaryCounts, PrimaryStatus, RevisionStatus,
 };
 use transom_api::{API_VERSION, State};
 use transom_core::policy::{check, manifest};
@@ -212,7 +212,7 @@ async fn a_status_reads_back_equal_and_is_displayed() -> Result<()> {
             }],
             approve: Some(digest),
         }),
-        counts: Counts {
+        counts: PrimaryCounts {
             total: 3,
             applied: 1,
             held: 0,

@@ -1,8 +1,8 @@
 //! What both refuse: a change of a policy, and its place. No answer of a server.
 
-/// Of everything that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent (counting
-/// them costs more than a rule may), and which fields and values an objects guest may write. One case a line: the policy by
-/// the letter that `main.rs` gives it, the path, and the new value (null removes the field).
+/// Of everything that `core::policy::check` refuses, only the stars of `keepUntilAbsent` are left to the agent
+/// (counting them costs more than a rule may), and which fields and values an objects guest may write. One case a line:
+/// the policy by the letter that `main.rs` gives it, the path, and the new value (null removes the field).
 pub(crate) const REFUSED: &str = r#"
 k /metadata/name "A"
 k /metadata/name "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

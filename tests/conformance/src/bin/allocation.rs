@@ -7,7 +7,7 @@ use transom_conformance::arguments::{context, managed_cluster};
 use transom_conformance::fixture::hostile;
 use transom_core::contract::description::Role;
 use transom_core::world::TAINTS;
-use transom_engine::{Capabilities, Engine, EngineOptions, Limits};
+use transom_engine::{CallLimits, Capabilities, Engine, EngineOptions};
 
 fn main() -> Result<()> {
     let engine = Engine::new(EngineOptions::default())?;
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
         Role::Decide(TAINTS),
         &Capabilities::default(),
     )?;
-    let call = guest.compute(&Limits::default(), &context("{}"), &managed_cluster());
+    let call = guest.compute(&CallLimits::default(), &context("{}"), &managed_cluster());
     call.result?.map_err(|refusal| anyhow!("{refusal:?}"))?;
     writeln!(std::io::stdout(), "{:?}", engine.allocation())
         .context("failed to write to standard output")

@@ -10,18 +10,18 @@ use transom_api::{KnownReason, Reason};
 use transom_conformance::arguments::{context, hosted_cluster, managed_cluster};
 use transom_conformance::canary::inputs;
 use transom_conformance::fixture::{holding_for, root};
-use transom_core::catalogue::guest::Guest as Described;
+use transom_core::catalogue::guest::GuestFacts as Described;
 use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
 use transom_core::failure::{Class, Failure};
-use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, Source, Terms};
+use transom_core::kubeconfig::{KubeconfigError, KubeconfigLimits, SourceKubeconfig, Terms};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Plan, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
-use transom_core::requirements::{Next, Rounds};
+use transom_core::requirements::{NextRound, Rounds};
 use transom_core::world::{Answer, TAINTS};
 use transom_engine::{Allocate, Capabilities, Guest, Question};
 
@@ -36,11 +36,11 @@ fn policy(name: &str) -> Policy {
     check::policy(manifest::parse(&value).unwrap()).unwrap()
 }
 
-fn source() -> Source {
+fn source() -> SourceKubeconfig {
     let identity = identity();
     let document =
         transom_conformance::canary::document(&identity.ca, &identity.certificate, &identity.key);
-    Source::parse(
+    SourceKubeconfig::parse(
         document.to_string().as_bytes(),
         &KubeconfigLimits::default(),
     )
@@ -51,7 +51,7 @@ fn source() -> Source {
 fn assemble(
     guest: &Guest,
     ask: &str,
-    source: &Source,
+    source: &SourceKubeconfig,
     grant: &KubeconfigGrant,
 ) -> Result<String, KubeconfigError> {
     let inputs = &inputs(source.view());
@@ -138,8 +138,8 @@ fn requirements(settings: &str, annotation: &Value) -> Result<usize, KnownReason
         let answer = guest.require(&unlimited(), &context, &primary, &found);
         let answer = answer.result.unwrap().unwrap();
         match rounds.answer(&policy, &data, answer) {
-            Ok(Next::Complete(_)) => return Ok(asked),
-            Ok(Next::Read(needs)) => {
+            Ok(NextRound::Complete(_)) => return Ok(asked),
+            Ok(NextRound::Read(needs)) => {
                 let absent = |role: String| Input {
                     role,
                     value: InputValue::Absent,

@@ -9,14 +9,14 @@ use serde_json::{Map, json};
 use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::canary::{Canaries, MARK, document, inputs};
 use transom_conformance::fixture::{built, hostile};
-use transom_core::catalogue::guest::Guest as Described;
+use transom_core::catalogue::guest::GuestFacts as Described;
 use transom_core::contract::credentials::{AuthoritySource, SourceView};
 use transom_core::contract::decide::{Input, InputValue};
 use transom_core::contract::description::Role;
 use transom_core::contract::secrets::{CertificateContent, CertificateKeys, PrivateKey};
-use transom_core::contract::{Primary, Problem, Refusal};
+use transom_core::contract::{GuestRefusal, Primary, Problem};
 use transom_core::inputs::secrets::certificate;
-use transom_core::kubeconfig::{KubeconfigLimits, Source};
+use transom_core::kubeconfig::{KubeconfigLimits, SourceKubeconfig};
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 use transom_core::world::{KUBECONFIG, OBJECTS};
@@ -31,7 +31,7 @@ const SETTINGS: &str =
 
 fn view(identity: &Identity) -> SourceView {
     let document = document(&identity.ca, &identity.certificate, &identity.key).to_string();
-    Source::parse(document.as_bytes(), &KubeconfigLimits::default())
+    SourceKubeconfig::parse(document.as_bytes(), &KubeconfigLimits::default())
         .unwrap()
         .view()
 }
@@ -217,7 +217,7 @@ fn a_guest_that_searches_its_own_memory_finds_nothing() {
             .transform(&unlimited(), &context(&planted), &hosted_cluster(), &inputs)
             .result
             .unwrap();
-        let Err(Refusal::Invalid(Problem { reason, .. })) = found else {
+        let Err(GuestRefusal::Invalid(Problem { reason, .. })) = found else {
             panic!("{planted} is not found")
         };
         assert_eq!(reason, "Seen");

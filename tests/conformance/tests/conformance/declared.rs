@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use transom_core::contract::description::Read;
 use transom_core::contract::taints::{
-    Condition, Effect, MANAGED_CLUSTER, ManagedCluster, Status, Taint,
+    ClusterCondition, Effect, MANAGED_CLUSTER, ManagedCluster, Status, Taint,
 };
 use transom_core::managed_cluster::declared;
 use transom_core::projection::{Declared, Paths};
@@ -139,7 +139,7 @@ fn record() -> impl Strategy<Value = ManagedCluster> {
     let condition = |kind: &'static str| {
         let status = prop::sample::select(&[Status::Yes, Status::No, Status::Unknown][..]);
         (status, "[a-z]{0,3}", prop::option::of(0..5_000_000_000_i64)).prop_map(
-            move |(status, reason, changed_seconds)| Condition {
+            move |(status, reason, changed_seconds)| ClusterCondition {
                 kind: kind.to_owned(),
                 status,
                 reason,
@@ -227,7 +227,7 @@ fn as_native(cluster: &ManagedCluster) -> native::ManagedCluster {
     }
 }
 
-fn as_native_condition(condition: &Condition) -> native::Condition {
+fn as_native_condition(condition: &ClusterCondition) -> native::Condition {
     native::Condition {
         kind: condition.kind.clone(),
         status: match condition.status {

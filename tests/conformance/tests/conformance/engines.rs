@@ -6,7 +6,9 @@ use transom_conformance::arguments::{context, hosted_cluster};
 use transom_conformance::fixture::built;
 use transom_core::contract::description::Role;
 use transom_core::world::TAINTS;
-use transom_engine::{Allocate, CallFailure, Capabilities, Engine, EngineOptions, Limits, Ticker};
+use transom_engine::{
+    Allocate, CallFailure, CallLimits, Capabilities, Engine, EngineOptions, Ticker,
+};
 
 /// The allocation that is possible with this much address space in KiB.
 fn allocation(kibibytes: &str) -> String {
@@ -32,7 +34,7 @@ fn the_engines_own_ticker_stops_an_endless_loop() {
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let failure = compute(
         &load(&engine, "endless-loop"),
-        &Limits {
+        &CallLimits {
             time_ms: 5,
             ..unlimited()
         },
@@ -50,7 +52,7 @@ fn a_running_guest_alone_keeps_the_ticker_active() {
     );
     let failure = compute(
         &guest,
-        &Limits {
+        &CallLimits {
             time_ms: 5,
             ..unlimited()
         },
@@ -126,8 +128,8 @@ fn bundled_guests_answer_alike_on_every_engine() {
         let trigger = engine
             .load(&built("trigger").unwrap(), Role::Trigger, &none)
             .unwrap();
-        let taints = compute(&taints, &Limits::default());
-        let ready = trigger.ready(&Limits::default(), &context("{}"), &hosted_cluster());
+        let taints = compute(&taints, &CallLimits::default());
+        let ready = trigger.ready(&CallLimits::default(), &context("{}"), &hosted_cluster());
         let memory = (taints.receipt.memory_bytes, ready.receipt.memory_bytes);
         let answers = (taints.receipt.answer_bytes, ready.receipt.answer_bytes);
         (

@@ -1,5 +1,5 @@
-//! Answers of a real component that has bytes filled in which it never sees: where they may not go, they do not, whatever
-//! number it names.
+//! Answers of a real component that has bytes filled in which it never sees: where they may not go, they do not,
+//! whatever number it names.
 
 use crate::support::{desired, engine, unlimited};
 use base64::Engine as _;
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use transom_conformance::arguments::context;
 use transom_conformance::fixture::built;
-use transom_core::catalogue::guest::Guest as Described;
+use transom_core::catalogue::guest::GuestFacts as Described;
 use transom_core::contract::credentials::{ClusterView, SourceView, Url};
 use transom_core::contract::decide::{Form, Input, InputValue, Service, ServicePort};
 use transom_core::contract::description::Role;
@@ -20,7 +20,7 @@ use transom_core::inputs::secrets::Secrets;
 use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
-use transom_core::plan::desired::{Content, Desired};
+use transom_core::plan::desired::{Desired, KeyContent};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::world::{Lowering, OBJECTS};
@@ -130,8 +130,8 @@ fn filled(guest: &Guest, kind: &str, content: &Value, holes: &Value) -> Result<V
         .as_slice()
     {
         [Desired::Whole(whole)] => match &whole.data["a"] {
-            Content::Hole(hole) => Ok(hole.bytes().to_vec()),
-            Content::Text(text) => panic!("{text}"),
+            KeyContent::Hole(hole) => Ok(hole.bytes().to_vec()),
+            KeyContent::Text(text) => panic!("{text}"),
         },
         other => panic!("{other:?}"),
     }

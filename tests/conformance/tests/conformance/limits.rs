@@ -1,9 +1,9 @@
-//! Hostile guests, each stopped by exactly one limit while all others are out of reach: the same guest answers when that
-//! limit is raised. And how guests written in Rust end after an error, without a grant of the log.
+//! Hostile guests, each stopped by exactly one limit while all others are out of reach: the same guest answers when
+//! that limit is raised. And how guests written in Rust end after an error, without a grant of the log.
 
 use crate::support::{answers, compute, engine, engine_with, load, no_taints, unlimited};
 use transom_conformance::arguments::{context, hosted_cluster};
-use transom_engine::{Allocate, CallFailure, EngineOptions, Limits, Receipt};
+use transom_engine::{Allocate, CallFailure, CallLimits, EngineOptions, Receipt};
 
 const PAGE: u64 = 64 << 10;
 
@@ -18,7 +18,7 @@ fn counted(receipt: &Receipt) -> Receipt {
 /// One fixture, the one limit that stops it, and how.
 struct Case {
     fixture: &'static str,
-    limit: fn(&mut Limits),
+    limit: fn(&mut CallLimits),
     failure: CallFailure,
 }
 
@@ -180,7 +180,7 @@ fn log_lines_are_cut_and_escaped() {
 #[test]
 fn refuses_a_giant_answer_without_copying_it() {
     // Taken at its word this would be 200 GB, which would kill this process.
-    let limits = Limits {
+    let limits = CallLimits {
         answer_bytes: 8 << 20,
         ..unlimited()
     };
@@ -196,7 +196,7 @@ fn refuses_a_giant_answer_without_copying_it() {
 #[test]
 fn a_giant_log_line_counts_as_log_and_not_as_answer() {
     let guest = load(&engine(Allocate::PoolIfPossible), "log-giant");
-    let limits = Limits {
+    let limits = CallLimits {
         log_bytes: 1000,
         answer_bytes: 100_000,
         ..unlimited()

@@ -4,10 +4,10 @@ use crate::support::{compute, engine, engine_with, no_taints, unlimited};
 use std::sync::atomic::{AtomicBool, Ordering};
 use transom_conformance::fixture::{component, good_with, hostile, hostile_of, with_module};
 use transom_core::contract::description::Role;
+use transom_core::digest::Digest;
 use transom_core::world::TAINTS;
 use transom_engine::{
-    Allocate, CallFailure, Capabilities, Capability, Engine, EngineOptions, Limits, LoadError,
-    digest,
+    Allocate, CallFailure, CallLimits, Capabilities, Capability, Engine, EngineOptions, LoadError,
 };
 use transom_support::numbers::Numbers;
 
@@ -275,7 +275,8 @@ fn the_same_bytes_are_compiled_once() {
             .map(|guest| guest.join().unwrap())
             .collect();
         assert_eq!(engine.compilations(), 1);
-        assert!(guests.iter().all(|guest| guest.digest() == digest(&bytes)));
+        let digest = Digest::of_bytes(&bytes).to_string();
+        assert!(guests.iter().all(|guest| guest.digest() == digest));
     });
     // The code is freed with the last guest that used it.
     let _again = load();
@@ -309,9 +310,9 @@ fn damaged_components_are_refused_or_answer_within_limits() {
     let whole = hostile("log-lines").unwrap();
     // Uses the engine's own ticker, because a damaged guest may loop.
     let engine = Engine::new(EngineOptions::default()).unwrap();
-    let limits = Limits {
+    let limits = CallLimits {
         time_ms: 20,
-        ..Limits::default()
+        ..CallLimits::default()
     };
     let mut numbers = Numbers::new(3, 0);
     let (mut refused, mut loaded) = (0, 0);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use transom_conformance::arguments::context;
 use transom_conformance::fixture::root;
-use transom_core::catalogue::guest::Guest as Described;
+use transom_core::catalogue::guest::GuestFacts as Described;
 use transom_core::contract::{AgentFacts, Primary};
 use transom_core::failure::Failure;
 use transom_core::inputs::kubeconfigs::Kubeconfigs;
@@ -20,7 +20,7 @@ use transom_core::plan::{Plan, Step, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::world::{Answer, Lowering};
-use transom_engine::{CallFailure, Guest, Limits, Question};
+use transom_engine::{CallFailure, CallLimits, Guest, Question};
 
 /// The bundled policy, which may put clusters into the set `eu`, or into none.
 fn policy() -> Policy {
@@ -48,7 +48,7 @@ fn cluster() -> Object {
 /// The answer of the component with these settings.
 fn answer(
     guest: &Guest,
-    limits: &Limits,
+    limits: &CallLimits,
     settings: &Value,
 ) -> Result<Box<dyn Answer>, CallFailure> {
     let settings = settings.to_string();
@@ -154,7 +154,7 @@ fn refuses_answers_beyond_the_grant() {
 
 #[test]
 fn an_answer_of_many_objects_ends_at_the_limit_of_the_call() {
-    let limits = Limits::default();
+    let limits = CallLimits::default();
     let settings = json!({"more": 1_000_000, "content": "{}"});
     assert!(answer(desired(), &limits, &settings).is_err());
 }
@@ -193,7 +193,7 @@ fn waits_only_for_what_the_policy_may_read() {
     granted.grant.read =
         serde_json::from_value(json!([{"role": "home", "kind": "Namespace", "name": "home"}]))
             .unwrap();
-    policy = check::policy(manifest::Manifest {
+    policy = check::policy(manifest::PolicyManifest {
         name: policy.name.to_string(),
         spec: granted,
     })

@@ -5,16 +5,16 @@ use transom_conformance::arguments::{context, managed_cluster};
 use transom_conformance::fixture::{built, hostile, with_module};
 use transom_core::contract::description::Role;
 use transom_core::contract::taints::Decision;
-use transom_core::contract::{Refusal, Timed};
+use transom_core::contract::{GuestRefusal, Timed};
 use transom_core::world::{KUBECONFIG, OBJECTS, TAINTS, World};
 use transom_engine::{
-    Allocate, Call, Capabilities, Capability, Engine, EngineOptions, Guest, Limits, Ticker,
+    Allocate, Call, CallLimits, Capabilities, Capability, Engine, EngineOptions, Guest, Ticker,
 };
 use transom_support::identity::Identity;
 
 /// No limit at all.
-pub(crate) fn unlimited() -> Limits {
-    Limits {
+pub(crate) fn unlimited() -> CallLimits {
+    CallLimits {
         time_ms: u64::MAX,
         memory_bytes: u64::MAX,
         table_elements: u64::MAX,
@@ -78,9 +78,9 @@ fn fixture(name: &str, world: &'static dyn World) -> Guest {
         .unwrap()
 }
 
-pub(crate) type Answer = Result<Timed<Decision>, Refusal>;
+pub(crate) type Answer = Result<Timed<Decision>, GuestRefusal>;
 
-pub(crate) fn compute(guest: &Guest, limits: &Limits) -> Call<Answer> {
+pub(crate) fn compute(guest: &Guest, limits: &CallLimits) -> Call<Answer> {
     guest.compute(limits, &context("{}"), &managed_cluster())
 }
 

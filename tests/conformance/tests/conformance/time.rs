@@ -7,7 +7,7 @@ use transom_conformance::fixture::hostile;
 use transom_core::contract::description::Role;
 use transom_core::world::TAINTS;
 use transom_engine::{
-    Allocate, Call, CallFailure, Capabilities, Engine, EngineOptions, Limits, Ticker,
+    Allocate, Call, CallFailure, CallLimits, Capabilities, Engine, EngineOptions, Ticker,
 };
 
 /// Runs a guest that would run forever while a good guest keeps answering. Then advances the time by hand.
@@ -21,7 +21,7 @@ fn stops_with_time_only(fixture: &str, allocate: Allocate) {
             started.send(()).unwrap();
             let call = compute(
                 &endless,
-                &Limits {
+                &CallLimits {
                     time_ms: 2,
                     ..unlimited()
                 },
@@ -34,7 +34,7 @@ fn stops_with_time_only(fixture: &str, allocate: Allocate) {
             assert_eq!(
                 compute(
                     &good,
-                    &Limits {
+                    &CallLimits {
                         time_ms: 2,
                         ..unlimited()
                     }
@@ -82,7 +82,7 @@ fn a_full_pool_makes_calls_wait_and_reports_it() {
         let first = scope.spawn(|| {
             compute(
                 &endless,
-                &Limits {
+                &CallLimits {
                     time_ms: 1000,
                     ..unlimited()
                 },
@@ -91,7 +91,7 @@ fn a_full_pool_makes_calls_wait_and_reports_it() {
         // The only place is taken as soon as a call without patience is refused.
         while compute(
             &good,
-            &Limits {
+            &CallLimits {
                 time_ms: 0,
                 ..unlimited()
             },
@@ -130,7 +130,7 @@ fn while_time_flies(fixture: &str, time_ms: u64) -> Call<Answer> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let call = scope.spawn(|| {
-            let limits = Limits {
+            let limits = CallLimits {
                 time_ms,
                 ..unlimited()
             };

@@ -1,5 +1,5 @@
-//! The page host/docs/change.md, followed command by command on a real API server with the agent of the chart: a plan, new
-//! settings, a component that waits for its approval, fails, and is taken back. What the page shows is compared.
+//! The page host/docs/change.md, followed command by command on a real API server with the agent of the chart: a plan,
+//! new settings, a component that waits for its approval, fails, and is taken back. What the page shows is compared.
 //! `--nocapture` prints what each command said.
 
 use crate::applied::{install_chart, with_fleet};

@@ -18,8 +18,8 @@ pub(crate) fn kubectl(cluster: &Cluster) -> Result<Command> {
     cluster.kubectl(cluster.admin())
 }
 
-/// Writes what the container mounts of Secrets and ConfigMaps, as kubelet would; returns the path of each in the container,
-/// and its folder here.
+/// Writes what the container mounts of Secrets and ConfigMaps, as kubelet would; returns the path of each in the
+/// container, and its folder here.
 fn mounts(cluster: &Cluster, deployment: &Value) -> Result<Vec<(String, String)>> {
     let pod = &deployment["spec"]["template"]["spec"];
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();

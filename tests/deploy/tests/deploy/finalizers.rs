@@ -1,5 +1,5 @@
-//! What `policies.md` says about a policy with a finalizer that is removed, followed on a real API server: afterwards its
-//! primaries can go, and the finalizers of others stay.
+//! What `policies.md` says about a policy with a finalizer that is removed, followed on a real API server: afterwards
+//! its primaries can go, and the finalizers of others stay.
 
 use crate::applied::CRDS;
 use crate::deployed::{DEADLINE, Deployed};

@@ -1,5 +1,6 @@
-//! The page host/docs/limits.md, followed command by command on a real API server with the agent of the chart: a hub loses
-//! sight of all its clusters, most of the change is withheld, and somebody approves it. What the page shows is compared.
+//! The page host/docs/limits.md, followed command by command on a real API server with the agent of the chart: a hub
+//! loses sight of all its clusters, most of the change is withheld, and somebody approves it. What the page shows is
+//! compared.
 
 use crate::applied::{install_chart, with_fleet};
 use crate::change::wait_for;

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use transom_core::metrics::{ALL, Kind, Metric};
+use transom_core::metrics::{ALL, Metric, MetricKind};
 use transom_e2e::{program, prometheus};
 use transom_test_deploy::generated::METRICS;
 use transom_test_deploy::{expression, generated};
@@ -66,7 +66,7 @@ impl Known {
         for metric in exposed() {
             let labels = metric.labels.iter().copied().chain(OF_PROMETHEUS);
             let mut labels: BTreeSet<String> = labels.map(str::to_owned).collect();
-            if let Kind::Histogram(_) = metric.kind {
+            if let MetricKind::Histogram(_) = metric.kind {
                 for end in ["_sum", "_count"] {
                     known.insert(format!("{}{end}", metric.name), labels.clone());
                 }

@@ -1,5 +1,6 @@
-//! The page host/docs/own-guest.md, followed command by command: a signed guest comes to a running agent, is replaced and
-//! put back, and then comes from a registry. What the page shows is compared. `--nocapture` prints what each command said.
+//! The page host/docs/own-guest.md, followed command by command: a signed guest comes to a running agent, is replaced
+//! and put back, and then comes from a registry. What the page shows is compared. `--nocapture` prints what each
+//! command said.
 
 use crate::applied::{install_chart, with_fleet};
 use crate::deployed::Deployed;

@@ -1,5 +1,5 @@
-//! Components from a registry that cosign signed, on a real API server, with the agent as the chart installs it: what is
-//! signed becomes active, anything else is refused with its reason, and what is active stays.
+//! Components from a registry that cosign signed, on a real API server, with the agent as the chart installs it: what
+//! is signed becomes active, anything else is refused with its reason, and what is active stays.
 
 use crate::applied::{install_chart, with_fleet};
 use crate::deployed::{DEADLINE, Deployed, kubectl};

@@ -1,5 +1,5 @@
-//! The steps of `migrate.md` that switch the hypershift-addon agent off: policies take over everything that it made, nothing
-//! is lost or written twice, and what it did at the end of a HostedCluster goes on.
+//! The steps of `migrate.md` that switch the hypershift-addon agent off: policies take over everything that it made,
+//! nothing is lost or written twice, and what it did at the end of a HostedCluster goes on.
 
 use crate::deployed::{DEADLINE, Deployed};
 use crate::pages::{FLEET, all, home, is_released, secrets};
@@ -50,8 +50,8 @@ async fn merge(
     Ok(())
 }
 
-/// Makes what the add-on leaves for the HostedClusters of the fleet, beside the secrets for their klusterlets: labels of the
-/// ManagedClusters, notes on the HostedClusters, copies of both secrets, KlusterletAddonConfigs, and itself.
+/// Makes what the add-on leaves for the HostedClusters of the fleet, beside the secrets for their klusterlets: labels
+/// of the ManagedClusters, notes on the HostedClusters, copies of both secrets, KlusterletAddonConfigs, and itself.
 pub(crate) async fn left_by_addon(cluster: &Cluster) -> Result<()> {
     let objects = cluster.objects();
     cluster.install_addon_configs().await?;

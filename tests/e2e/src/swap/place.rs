@@ -82,8 +82,8 @@ pub trait Place: Sync {
     /// When the place cannot be read.
     fn unreachable(&self) -> Result<BTreeSet<String>>;
 
-    /// Calls `each` with name and manifest of managed secrets while they change, until it is over; versions of one secret
-    /// come in the order in which they were written.
+    /// Calls `each` with name and manifest of managed secrets while they change, until it is over; versions of one
+    /// secret come in the order in which they were written.
     ///
     /// # Errors
     /// When the place cannot be read, or `each` fails.

@@ -46,8 +46,8 @@ impl<'a> Versions<'a> {
         })
     }
 
-    /// Writes the revisions of a round: each policy names the component of the round's version, and the secrets bear the
-    /// round.
+    /// Writes the revisions of a round: each policy names the component of the round's version, and the secrets bear
+    /// the round.
     pub(super) fn put(&self, round: usize) -> Result<()> {
         let version = round % 2;
         let component = |all| of_version(all, version);
@@ -59,8 +59,8 @@ impl<'a> Versions<'a> {
             .put_revision(ALIKE, component(&self.alike), &resync)
     }
 
-    /// The round whose revision wrote a secret, by its annotation. Its content must be of that round's version, and equal
-    /// digests must always mean the same version.
+    /// The round whose revision wrote a secret, by its annotation. Its content must be of that round's version, and
+    /// equal digests must always mean the same version.
     pub(super) fn round_of(&self, text: &str) -> Result<usize> {
         let secret = Secret::parse(text)?;
         let host = secret.server.rsplit_once(':').map_or("", |(host, _)| host);

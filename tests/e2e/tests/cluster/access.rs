@@ -1,5 +1,6 @@
 //! The policy `cluster-access` on a real API server, with exactly the permissions that `transom rbac` prints: what the
-//! agents of a cluster may do follows its acceptance, and the roles that clusters share stay while one of them needs them.
+//! agents of a cluster may do follows its acceptance, and the roles that clusters share stay while one of them needs
+//! them.
 
 use crate::rights::may_do;
 use crate::spoke::controllers;

@@ -1,5 +1,5 @@
-//! The policy `addon-health` on a real API server, with exactly the permissions that `transom rbac` prints: the add-ons of
-//! an unreachable cluster become Unknown, and labels of the cluster tell how they are.
+//! The policy `addon-health` on a real API server, with exactly the permissions that `transom rbac` prints: the add-ons
+//! of an unreachable cluster become Unknown, and labels of the cluster tell how they are.
 
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};
 use anyhow::{Context as _, Result};

@@ -1,4 +1,5 @@
-//! The binary, running on the server of a stage; its admin server listens in every test, so that its pages are searched.
+//! The binary, running on the server of a stage; its admin server listens in every test, so that its pages are
+//! searched.
 
 use crate::stage::Stage;
 use anyhow::Result;

@@ -1,6 +1,6 @@
-//! Rows of the reference that need more than objects and so cannot be cases: a missing permission, a patch that comes too
-//! late, and (T21) the time of a taint, which the webhook of Open Cluster Management sets if it is installed, else the
-//! agent. The test's webhook behaves as measured on the real one.
+//! Rows of the reference that need more than objects and so cannot be cases: a missing permission, a patch that comes
+//! too late, and (T21) the time of a taint, which the webhook of Open Cluster Management sets if it is installed, else
+//! the agent. The test's webhook behaves as measured on the real one.
 
 use crate::agent::NOW;
 use crate::objects::{OUTPUT, home, primary};

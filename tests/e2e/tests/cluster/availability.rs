@@ -1,5 +1,6 @@
-//! The policy `availability` on a real API server, with exactly the permissions that `transom rbac` prints: the lease of
-//! a cluster is made once, heartbeats wake nobody, and their end is noticed, as is a clock that is behind. The agent works at 2026-11-21T08:00:00Z.
+//! The policy `availability` on a real API server, with exactly the permissions that `transom rbac` prints: the lease
+//! of a cluster is made once, heartbeats wake nobody, and their end is noticed, as is a clock that is behind. The agent
+//! works at 2026-11-21T08:00:00Z.
 
 use crate::inputs::{LEASE, reconciles_of};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage};

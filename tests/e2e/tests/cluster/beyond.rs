@@ -1,5 +1,5 @@
-//! Hostile guests of the objects world on a real API server: what each wants beyond its grant is refused with its reason,
-//! and nothing is written. And a guest that only observes, with rights to read.
+//! Hostile guests of the objects world on a real API server: what each wants beyond its grant is refused with its
+//! reason, and nothing is written. And a guest that only observes, with rights to read.
 
 use crate::inputs::reconciles_of;
 use crate::others::wait_for_refusal;

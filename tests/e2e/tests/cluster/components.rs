@@ -1,5 +1,5 @@
-//! Components in ConfigMaps: swapped when a ConfigMap changes, refused when it is damaged, gone or not allowed, and read
-//! with exactly the permissions that `transom rbac` prints.
+//! Components in ConfigMaps: swapped when a ConfigMap changes, refused when it is damaged, gone or not allowed, and
+//! read with exactly the permissions that `transom rbac` prints.
 
 use crate::policies::POLICY;
 use crate::stage::{DEADLINE, HOME, Stage, on_stage};

@@ -1,5 +1,5 @@
-//! A policy that does what a controller of others does is told while that controller runs, and only told: beside the real
-//! registration controller of Open Cluster Management, which elects its leader.
+//! A policy that does what a controller of others does is told while that controller runs, and only told: beside the
+//! real registration controller of Open Cluster Management, which elects its leader.
 
 use crate::contest::start_registration_with;
 use crate::policies::POLICY;

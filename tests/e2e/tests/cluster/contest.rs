@@ -177,7 +177,8 @@ async fn passes_through_both(stage: &Stage, agent: &Agent, name: &str) -> Result
     agent.wait_for(&format!("ManagedCluster {name}"), "Applied InSync")
 }
 
-/// Waits until the only taint of a cluster has a time: a taint that OCM writes over ours has none until the agent adds it.
+/// Waits until the only taint of a cluster has a time: a taint that OCM writes over ours has none until the agent adds
+/// it.
 async fn timed(stage: &Stage, name: &str) -> Result<()> {
     let what = format!("a time of the taint of {name}");
     let look = async || Ok((stage.taint_times(name, 1).await?.len() == 1).then_some(()));

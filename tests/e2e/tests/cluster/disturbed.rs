@@ -1,6 +1,6 @@
 //! A fleet whose agent is killed over and over, whose requests fail, and whose API server ends, while somebody else
-//! changes each object at the same time; whose agent loses its rights and the right time; and whose leader ends while its
-//! guests are swapped. Afterwards all is as it is where nobody disturbed the agent. Prints how long it took.
+//! changes each object at the same time; whose agent loses its rights and the right time; and whose leader ends while
+//! its guests are swapped. Afterwards all is as it is where nobody disturbed the agent. Prints how long it took.
 
 use crate::components::{PARTS, SOURCES};
 use crate::policies::POLICY;
@@ -175,8 +175,8 @@ async fn settle<L: Life>(life: &L, stage: &Stage, half: Half) -> Result<()> {
         .await
 }
 
-/// A fleet under its policies; `test` disturbs this many clusters and compares them, and whoever starts after that finds
-/// nothing to do. Gives where the agent began.
+/// A fleet under its policies; `test` disturbs this many clusters and compares them, and whoever starts after that
+/// finds nothing to do. Gives where the agent began.
 async fn on_fleet<L: Life>(
     life: &L,
     stage: &Stage,
@@ -207,8 +207,8 @@ fn is_write_of(agent: &User, line: &Line) -> bool {
     line.user == agent.name() && is_main_write(line)
 }
 
-/// Has something happen to each cluster until there were so many writes since a mark: what changes next may not concern the
-/// agent.
+/// Has something happen to each cluster until there were so many writes since a mark: what changes next may not concern
+/// the agent.
 async fn disturb_until<L: Life>(
     life: &L,
     stage: &Stage,
@@ -225,8 +225,8 @@ async fn disturb_until<L: Life>(
     .await
 }
 
-/// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do. Gives
-/// whether it is at work.
+/// Waits until an agent has made so many writes since a mark, or has looked at everything and has nothing left to do.
+/// Gives whether it is at work.
 async fn until_written(stage: &Stage, agent: &Agent, since: Mark, writes: usize) -> Result<bool> {
     let is_counted = |line: &Line| is_write_of(&stage.agent, line);
     wait::until("writes of the agent", DEADLINE, async || {
@@ -295,7 +295,8 @@ pub(crate) fn failed<L: Life>(life: &L) -> Result<()> {
                 .await?;
                 proxy.fail(None);
             }
-            // The server is killed while the agent works; at its start it denies what it will allow. And somebody else writes the clusters that it writes.
+            // The server is killed while the agent works; at its start it denies what it will allow. And somebody else
+            // writes the clusters that it writes.
             disturb(life, stage, half, &mut numbers).await;
             stage.cluster.restart_apiserver().await?;
             proxy.answer_writes_late(Some(Duration::from_millis(200)));
@@ -407,7 +408,8 @@ const SWAPS: usize = 4;
 /// A policy, and the bundled component that decides for it.
 type Guest = (String, String);
 
-/// Makes objects of the policies of a folder, and ConfigMaps of their components, with other bytes and the same behaviour.
+/// Makes objects of the policies of a folder, and ConfigMaps of their components, with other bytes and the same
+/// behaviour.
 async fn put_policies(stage: &Stage, folder: &Path) -> Result<Vec<Guest>> {
     let mut guests = Vec::new();
     for entry in fs::read_dir(folder)? {

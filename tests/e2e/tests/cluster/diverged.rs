@@ -1,5 +1,5 @@
-//! A revision whose leader was killed right after it became active, and whose kept plan somebody changed since: the next
-//! leader does not write what was not planned, and takes the revision back.
+//! A revision whose leader was killed right after it became active, and whose kept plan somebody changed since: the
+//! next leader does not write what was not planned, and takes the revision back.
 
 use crate::components::{PARTS, SOURCES};
 use crate::leases::LEASES;

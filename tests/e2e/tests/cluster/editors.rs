@@ -1,5 +1,5 @@
-//! A user with rights on FleetPolicies only, who tries to see a file of the host, a Secret or a ConfigMap of others by each
-//! field of a policy that names something.
+//! A user with rights on FleetPolicies only, who tries to see a file of the host, a Secret or a ConfigMap of others by
+//! each field of a policy that names something.
 
 use crate::components::{PARTS, SOURCES};
 use crate::policies::POLICY;
@@ -33,8 +33,8 @@ fn attempt(what: &'static str, reason: &'static str, change: Value) -> Attempt {
     }
 }
 
-/// The fields that name files and ConfigMaps. `outside` is a file of the host; `canary.wasm` one in the folder of components;
-/// `parts/canary/k` a key of a ConfigMap that a policy may name.
+/// The fields that name files and ConfigMaps. `outside` is a file of the host; `canary.wasm` one in the folder of
+/// components; `parts/canary/k` a key of a ConfigMap that a policy may name.
 fn places(outside: &str) -> Vec<Attempt> {
     let decide = |component: &str| json!({"guests": {"decide": {"component": component}}});
     let trigger = |component: &str| json!({"guests": {"trigger": {"component": component}}});
@@ -111,7 +111,8 @@ fn grants(outside: &str) -> Vec<Attempt> {
 }
 
 impl Stage {
-    /// Changes the policy as the editor; returns its generation, and what the API server says when it refuses the change.
+    /// Changes the policy as the editor; returns its generation, and what the API server says when it refuses the
+    /// change.
     fn edit(&self, editor: &User, change: &Value) -> Result<(Value, String)> {
         let mut command = self.cluster.kubectl(editor)?;
         let patch = json!({"spec": change}).to_string();

@@ -1,7 +1,7 @@
-//! Faults of the server, of the agent and its permissions, and of the agent's machine. Afterwards everything is correct:
-//! nothing is lost, and no object of others was changed. Prints how long recovery took. The machine's faults are simulated
-//! without changing the test's machine: a full disk is a device that accepts no data, and for files a size limit of the
-//! process; the clock is that of the agent's process.
+//! Faults of the server, of the agent and its permissions, and of the agent's machine. Afterwards everything is
+//! correct: nothing is lost, and no object of others was changed. Prints how long recovery took. The machine's faults
+//! are simulated without changing the test's machine: a full disk is a device that accepts no data, and for files a
+//! size limit of the process; the clock is that of the agent's process.
 
 use crate::agent::NOW;
 use crate::fleet::{MANY, POLICIES, all_right, fleet, name, ports, recovers, started};

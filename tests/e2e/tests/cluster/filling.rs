@@ -1,5 +1,5 @@
-//! A guest of the objects world that fills Secrets with kubeconfigs and with texts of objects that no guest sees, on a real
-//! API server, with exactly the permissions that `transom rbac` prints.
+//! A guest of the objects world that fills Secrets with kubeconfigs and with texts of objects that no guest sees, on a
+//! real API server, with exactly the permissions that `transom rbac` prints.
 
 use crate::copying::HUB;
 use crate::objects::{CLUSTERS, primary};

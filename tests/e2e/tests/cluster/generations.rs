@@ -1,6 +1,6 @@
-//! A component of each generation of the contract at work in one agent, on a real API server: the guest `availability` of
-//! 0.2 tells a cluster whose clock is behind from one that stopped, and the guest `taints` as it was released with 0.1.0 taints
-//! by what it says.
+//! A component of each generation of the contract at work in one agent, on a real API server: the guest `availability`
+//! of 0.2 tells a cluster whose clock is behind from one that stopped, and the guest `taints` as it was released with
+//! 0.1.0 taints by what it says.
 
 use crate::availability::{self, CLOCK, LEASE_NAME};
 use crate::inputs::{LEASE, reconciles_of};

@@ -1,5 +1,5 @@
-//! The history of a policy on a real API server: how much of it is kept, which revision `transom rollback --to` goes back
-//! to, and that an approval counts for one candidate only.
+//! The history of a policy on a real API server: how much of it is kept, which revision `transom rollback --to` goes
+//! back to, and that an approval counts for one candidate only.
 
 use crate::components::{PARTS, SOURCES};
 use crate::limits::TAINTS;

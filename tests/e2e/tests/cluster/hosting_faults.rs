@@ -32,14 +32,15 @@ const SECRETS: [(&str, &str); 2] = [
 /// A label of a HostedCluster that its ManagedCluster gets.
 const TIER: &str = "example.com/tier";
 
-/// How often a person may take away what the agent made for a cluster, in each way: the end of a cluster takes more away, and
-/// after three times within minutes the agent lets go (`Contended`).
+/// How often a person may take away what the agent made for a cluster, in each way: the end of a cluster takes more
+/// away, and after three times within minutes the agent lets go (`Contended`).
 const TAKEN: u32 = 1;
 
 /// HostedClusters, and what is made of them on the hub.
 #[derive(Default)]
 struct Hosting {
-    /// How often a person took away what one agent made, by cluster and way; empty where the agent is killed again and again.
+    /// How often a person took away what one agent made, by cluster and way; empty where the agent is killed again and
+    /// again.
     taken: Option<Mutex<BTreeMap<(String, u64), u32>>>,
 }
 
@@ -51,8 +52,8 @@ impl Hosting {
         }
     }
 
-    /// Whether a cluster may be disturbed in this way: what the agent made is not taken away too often, and the note of an
-    /// import only in the end.
+    /// Whether a cluster may be disturbed in this way: what the agent made is not taken away too often, and the note of
+    /// an import only in the end.
     fn may_disturb(&self, name: &str, way: u64) -> bool {
         let Some(taken) = &self.taken else {
             return true;

@@ -147,8 +147,8 @@ impl Life for Registered {
         let came = stage.objects().wait_for(MANAGED, (None, name), right);
         came.await?;
         if end == End::Accepted {
-            // What was decided before the agent saw that the cluster is reachable may have been written after the add-on said
-            // that it is well. An add-on says so again and again.
+            // What was decided before the agent saw that the cluster is reachable may have been written after the
+            // add-on said that it is well. An add-on says so again and again.
             addon_is_well(stage, name).await?;
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! The policies about ManagedClusterSets on a real API server, all together and with exactly the permissions that `transom
-//! rbac` prints: members are counted, bindings are bound, namespaces come to the clusters, and the sets that every hub has
-//! are kept.
+//! The policies about ManagedClusterSets on a real API server, all together and with exactly the permissions that
+//! `transom rbac` prints: members are counted, bindings are bound, namespaces come to the clusters, and the sets that
+//! every hub has are kept.
 
 use crate::importing::put;
 use crate::inputs::reconciles_of;

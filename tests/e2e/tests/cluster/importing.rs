@@ -1,6 +1,6 @@
 //! The policy `auto-import` on real API servers: imports a HostedCluster once, with exactly the permissions that
-//! `transom rbac` prints; on the hub's own server together with `external-managed-kubeconfig`, and on another one, which
-//! the HostedCluster leaves again by the policy `detach`.
+//! `transom rbac` prints; on the hub's own server together with `external-managed-kubeconfig`, and on another one,
+//! which the HostedCluster leaves again by the policy `detach`.
 
 use crate::leaving::is_held;
 use crate::objects::{CLUSTERS, home, primary};
@@ -233,8 +233,8 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
         ensure!(stage.get(MANAGED, None, "import-once").await?.is_some());
         ensure!(stage.get(MANAGED, None, "import-taken").await? == theirs);
         stage.nothing_denied(mark).await?;
-        // Only a write that comes too late is read again, only an Event that repeats is patched, and webhooks that do not
-        // run here ask for the rest.
+        // Only a write that comes too late is read again, only an Event that repeats is patched, and webhooks that do
+        // not run here ask for the rest.
         let unused = "get hostedclusters, get managedclusters, create events, patch events, \
             update managedclusters/accept, create managedclustersets/join";
         stage.all_used_but(&rights, mark, unused)

@@ -1,5 +1,5 @@
-//! The forms of the objects world on a real API server, with exactly the permissions that `transom rbac` prints: the age
-//! of a heartbeat, sets of objects, and which change of them wakes.
+//! The forms of the objects world on a real API server, with exactly the permissions that `transom rbac` prints: the
+//! age of a heartbeat, sets of objects, and which change of them wakes.
 
 use crate::stage::{DEADLINE, MANAGED, PARALLEL, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};

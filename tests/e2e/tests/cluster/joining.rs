@@ -1,5 +1,5 @@
-//! The real other side: the registration agent of Open Cluster Management joins a hub on which only Transom's policies run.
-//! Two API servers; the controller manager of Kubernetes signs the certificates and does nothing else.
+//! The real other side: the registration agent of Open Cluster Management joins a hub on which only Transom's policies
+//! run. Two API servers; the controller manager of Kubernetes signs the certificates and does nothing else.
 
 use crate::access::{BINDING, CLUSTERS, PREFIX};
 use crate::availability::{CLOCK, LEASE_NAME, beat, lease_time};
@@ -188,10 +188,10 @@ fn the_registration_agent_joins_is_watched_denied_and_removed() -> Result<()> {
     })
 }
 
-/// What signs says that a certificate began five minutes ago, so the agent, which renews with a fifth to a quarter of the
-/// whole time left, does so 52 to 76 seconds after it was signed; it looks when its secret is touched, or after five
-/// minutes. It ends 94 seconds later: with 130 seconds only 22 are left for a join before the first renewal, which nobody
-/// approves until the cluster is accepted.
+/// What signs says that a certificate began five minutes ago, so the agent, which renews with a fifth to a quarter of
+/// the whole time left, does so 52 to 76 seconds after it was signed; it looks when its secret is touched, or after
+/// five minutes. It ends 94 seconds later: with 130 seconds only 22 are left for a join before the first renewal, which
+/// nobody approves until the cluster is accepted.
 const SHORT: &str = "170s";
 
 #[test]

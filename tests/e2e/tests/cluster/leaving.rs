@@ -1,5 +1,6 @@
-//! Primaries that stay until their guests have cleaned up, and objects of others that are removed, on a real API server with
-//! exactly the permissions that `transom rbac` prints: the policies `cleanup` and `detach`, and a guest of its own.
+//! Primaries that stay until their guests have cleaned up, and objects of others that are removed, on a real API server
+//! with exactly the permissions that `transom rbac` prints: the policies `cleanup` and `detach`, and a guest of its
+//! own.
 
 use crate::access::{BINDING, CLUSTERS, PREFIX};
 use crate::admitted::Refusal;

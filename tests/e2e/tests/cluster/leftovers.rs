@@ -1,5 +1,5 @@
-//! What a ManagedCluster that is gone leaves behind, on a real API server with exactly the permissions that `transom rbac`
-//! prints: the policy `cluster-leftovers`. And that nothing is written for a cluster that is gone.
+//! What a ManagedCluster that is gone leaves behind, on a real API server with exactly the permissions that `transom
+//! rbac` prints: the policy `cluster-leftovers`. And that nothing is written for a cluster that is gone.
 
 use crate::access::CLUSTERS;
 use crate::importing;

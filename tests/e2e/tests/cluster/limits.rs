@@ -1,5 +1,5 @@
-//! A hub that loses sight of its whole fleet: no more clusters are tainted than the limit allows, also when the agent is
-//! killed meanwhile, until the rest is approved.
+//! A hub that loses sight of its whole fleet: no more clusters are tainted than the limit allows, also when the agent
+//! is killed meanwhile, until the rest is approved.
 
 use crate::leases::LEASES;
 use crate::policies::POLICY;

@@ -1,5 +1,5 @@
-//! The binary on a real API server: a few servers for all of these tests, one test at a time on each, so that a test may
-//! also kill it. Long tests are ignored unless requested.
+//! The binary on a real API server: a few servers for all of these tests, one test at a time on each, so that a test
+//! may also kill it. Long tests are ignored unless requested.
 
 #![expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 #![expect(

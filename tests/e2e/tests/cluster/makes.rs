@@ -144,9 +144,9 @@ fn a_guest_makes_several_objects_and_they_are_kept_and_pruned() -> Result<()> {
     })
 }
 
-/// The policy of a guest that makes a ClusterRole for each cluster and binds it to a group of the cluster. `rules` is what
-/// the guest asks for. When the access is `taken` away, it removes the binding by name, and first makes a ConfigMap where there is no
-/// namespace.
+/// The policy of a guest that makes a ClusterRole for each cluster and binds it to a group of the cluster. `rules` is
+/// what the guest asks for. When the access is `taken` away, it removes the binding by name, and first makes a
+/// ConfigMap where there is no namespace.
 fn put_access(folder: &Path, rules: &Value, taken: bool) -> Result<PathBuf> {
     let api_version = "rbac.authorization.k8s.io/v1";
     let verbs = json!(["create", "update", "delete"]);

@@ -1,5 +1,5 @@
-//! A component takes over that reads less than the one before, again and again: no guest is shown an object without a field
-//! that it declares, so nothing is written.
+//! A component takes over that reads less than the one before, again and again: no guest is shown an object without a
+//! field that it declares, so nothing is written.
 
 use crate::components::SOURCES;
 use crate::limits::TAINTS;

@@ -1,6 +1,6 @@
 //! Faults of networks and proxies between the agent and the API server, and a server with one seat for the agent that
-//! refuses what does not fit (its real priority and fairness). Afterwards everything is correct. Prints how long recovery
-//! took.
+//! refuses what does not fit (its real priority and fairness). Afterwards everything is correct. Prints how long
+//! recovery took.
 
 use crate::fleet::{MANY, all_right, fleet, ports, recovers};
 use crate::stage::{DEADLINE, Stage, on_stage};

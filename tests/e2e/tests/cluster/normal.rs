@@ -1,5 +1,5 @@
-//! Values that a real API server keeps in a form of its own: quantities, and lists to whose elements it adds defaults. That is
-//! no webhook's doing, and nothing is written again.
+//! Values that a real API server keeps in a form of its own: quantities, and lists to whose elements it adds defaults.
+//! That is no webhook's doing, and nothing is written again.
 
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};

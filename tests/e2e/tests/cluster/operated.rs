@@ -1,6 +1,6 @@
 //! The klusterlet operator of Open Cluster Management in hosted mode: it takes the secret that the policy
-//! `external-managed-kubeconfig` writes, reaches the API server of a hosted cluster with it, and needs it to clean up. Without
-//! pods: no kubelet runs the Deployments that it makes.
+//! `external-managed-kubeconfig` writes, reaches the API server of a hosted cluster with it, and needs it to clean up.
+//! Without pods: no kubelet runs the Deployments that it makes.
 
 use crate::objects::{CLUSTERS, OUTPUT, home, primary};
 use crate::spoke::{controllers, free_address, says};

@@ -44,8 +44,8 @@ fn soak() -> Result<()> {
     })
 }
 
-/// The binding of the work agent bears a finalizer of the policy, so that its delete leaves it: the watch may tell of that
-/// before the delete is answered, at the same time, or later. Clusters are denied, deleted, or deleted by force.
+/// The binding of the work agent bears a finalizer of the policy, so that its delete leaves it: the watch may tell of
+/// that before the delete is answered, at the same time, or later. Clusters are denied, deleted, or deleted by force.
 fn released(rounds: usize) -> Result<()> {
     on_stage(async |stage| {
         stage.cluster.install_crds(&[access::WORKS]).await?;

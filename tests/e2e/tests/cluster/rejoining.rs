@@ -1,6 +1,6 @@
-//! The registration agent of Open Cluster Management finds its way back to a hub on which only Transom's policies run: after
-//! a bootstrap credential that was wrong, a certificate that is broken or expired, a move to another hub and another name. The
-//! agent ends by itself, or is unhealthy, where kubelet would start it again: here the test does.
+//! The registration agent of Open Cluster Management finds its way back to a hub on which only Transom's policies run:
+//! after a bootstrap credential that was wrong, a certificate that is broken or expired, a move to another hub and
+//! another name. The agent ends by itself, or is unhealthy, where kubelet would start it again: here the test does.
 
 use crate::access::CLUSTERS;
 use crate::inputs::REQUEST;
@@ -67,8 +67,8 @@ async fn has_certificate(spoke: &Spoke, agent: &Agent) -> Result<()> {
     there.await.map(drop).with_context(|| agent.tail())
 }
 
-/// Has the agent register elsewhere, until it has noticed that and ended. Returns whether it ended without an error; without a
-/// certificate it ends with one.
+/// Has the agent register elsewhere, until it has noticed that and ended. Returns whether it ended without an error;
+/// without a certificate it ends with one.
 async fn moves(spoke: &Spoke, kubeconfig: &str, mut agent: Agent) -> Result<bool> {
     let mut touched = 0;
     let ended = wait::until("the end of the agent", DEADLINE, async || {

@@ -1,4 +1,5 @@
-//! Replicas of the agent on one API server, each with an account of its own, so that the audit log shows who wrote what.
+//! Replicas of the agent on one API server, each with an account of its own, so that the audit log shows who wrote
+//! what.
 
 use crate::leases::LEASES;
 use crate::stage::{BESIDE, DEADLINE, HOME, Stage, is_main_write};
@@ -20,7 +21,8 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// Starts them with the same words, once their accounts have the permissions that `transom rbac` prints for some words.
+    /// Starts them with the same words, once their accounts have the permissions that `transom rbac` prints for some
+    /// words.
     pub(crate) async fn start(stage: &Stage, words: &[&str], rights: &[&str]) -> Result<Self> {
         stage.delete(LEASES, Some(HOME), LEASE).await?;
         let mut all = Self {
@@ -54,8 +56,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// Ends the leader, and starts it anew once another one leads; returns how long that took. One that is asked to end gives
-    /// the Lease back.
+    /// Ends the leader, and starts it anew once another one leads; returns how long that took. One that is asked to end
+    /// gives the Lease back.
     pub(crate) async fn end_leader(&mut self, stage: &Stage, asked: bool) -> Result<Duration> {
         let leader = leader(stage).await?;
         let agent = self.running[leader].take().context("the leader is gone")?;
@@ -84,8 +86,8 @@ impl Replicas {
         self.users.iter().any(|user| user.name() == line.user)
     }
 
-    /// Whether a request is a write of a replica, other than what an agent writes beside its main task and the revisions of
-    /// policies.
+    /// Whether a request is a write of a replica, other than what an agent writes beside its main task and the
+    /// revisions of policies.
     pub(crate) fn wrote(&self, line: &Line) -> bool {
         is_main_write(line) && line.resource() != "controllerrevisions" && self.sent(line)
     }

@@ -1,5 +1,5 @@
-//! The history of a policy that cannot be written for a while: what becomes active waits for it and says so, and what is
-//! to be kept is kept later, also by an agent that did not lead meanwhile.
+//! The history of a policy that cannot be written for a while: what becomes active waits for it and says so, and what
+//! is to be kept is kept later, also by an agent that did not lead meanwhile.
 
 use crate::components::{PARTS, SOURCES};
 use crate::limits::TAINTS;

@@ -132,7 +132,8 @@ impl Stage {
         Ok(rights)
     }
 
-    /// Gives the agent the permissions that `transom rbac` prints for some arguments, but for these verbs on one resource.
+    /// Gives the agent the permissions that `transom rbac` prints for some arguments, but for these verbs on one
+    /// resource.
     pub(crate) async fn grant_but(
         &self,
         words: &[&str],
@@ -161,8 +162,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Leaves the agent every second rule of what `transom rbac` prints for some arguments, from this one on, and waits until
-    /// the server knows.
+    /// Leaves the agent every second rule of what `transom rbac` prints for some arguments, from this one on, and waits
+    /// until the server knows.
     pub(crate) async fn grant_half(&self, words: &[&str], first: usize) -> Result<()> {
         let mut printed: Value = serde_json::from_str(&self.rights(ACCOUNT, words, "json")?)?;
         let mut taken = rights(&printed);

@@ -1,5 +1,6 @@
-//! Two policies are replaced under a running agent while its fleet changes all the time. A watch sees every version of each
-//! secret, in the order in which they were written; the audit log has exactly these writes, and none without a change.
+//! Two policies are replaced under a running agent while its fleet changes all the time. A watch sees every version of
+//! each secret, in the order in which they were written; the audit log has exactly these writes, and none without a
+//! change.
 
 use crate::components::{PARTS, SOURCES};
 use crate::fleet::POLICIES;

@@ -96,8 +96,8 @@ fn clusters_get_their_set_by_rule_with_the_rights_of_transom_rbac() -> Result<()
         wait_for_set(stage, "one", Some("us")).await?;
         agent.stop()?;
         stage.nothing_denied(mark).await?;
-        // Only a write that comes too late is read again, only an Event that repeats is patched, and only a webhook that
-        // does not run here asks for the last one.
+        // Only a write that comes too late is read again, only an Event that repeats is patched, and only a webhook
+        // that does not run here asks for the last one.
         let unused = "get managedclusters, patch events, create managedclustersets/join";
         stage.all_used_but(&rights, mark, unused)?;
         stage.finds_all_right(&words, &["ManagedCluster one"]).await

@@ -1,5 +1,5 @@
-//! All policies of a hub beside the real registration controller of Open Cluster Management, which does the same: whoever
-//! installs them there sees no fight. Both become quiet, whatever happens to the clusters.
+//! All policies of a hub beside the real registration controller of Open Cluster Management, which does the same:
+//! whoever installs them there sees no fight. Both become quiet, whatever happens to the clusters.
 
 use crate::access::{BINDING, CLUSTERS, PREFIX, accept};
 use crate::contest::start_registration;

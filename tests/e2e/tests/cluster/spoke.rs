@@ -87,8 +87,8 @@ impl Spoke {
         })
     }
 
-    /// Has the agent register with this kubeconfig: in the file that it reads when it starts, and in the Secret by whose
-    /// change it notices that it has to start again. `touched` makes it a change.
+    /// Has the agent register with this kubeconfig: in the file that it reads when it starts, and in the Secret by
+    /// whose change it notices that it has to start again. `touched` makes it a change.
     pub(crate) async fn points_to(&self, kubeconfig: &str, touched: usize) -> Result<()> {
         fs::write(&self.bootstrap, kubeconfig)?;
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": BOOTSTRAP_SECRET, "namespace": HOME},

@@ -1,5 +1,5 @@
-//! A few API servers for all tests of a binary, each emptied before a test. A test has its server alone, and ends with a
-//! search for harm. The agent is not cluster-admin: it has the permissions that `transom rbac` prints.
+//! A few API servers for all tests of a binary, each emptied before a test. A test has its server alone, and ends with
+//! a search for harm. The agent is not cluster-admin: it has the permissions that `transom rbac` prints.
 
 use crate::unharmed::Guard;
 use anyhow::{Context as _, Result, ensure};

@@ -1,5 +1,5 @@
-//! A guest of the objects world that writes the status of its primary, on a real API server, with exactly the permissions
-//! that `transom rbac` prints: conditions among those of others, and verdicts on requests for certificates.
+//! A guest of the objects world that writes the status of its primary, on a real API server, with exactly the
+//! permissions that `transom rbac` prints: conditions among those of others, and verdicts on requests for certificates.
 
 use crate::inputs::{REQUEST, ask_for_certificate};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};

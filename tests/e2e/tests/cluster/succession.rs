@@ -1,6 +1,6 @@
-//! Leaders that end in the middle of a rollout, over and over: no object gets content of an earlier revision after that of
-//! a later one, and nobody writes beside the leader. A watch sees every version of the objects, in the order in which they
-//! were written.
+//! Leaders that end in the middle of a rollout, over and over: no object gets content of an earlier revision after that
+//! of a later one, and nobody writes beside the leader. A watch sees every version of the objects, in the order in
+//! which they were written.
 
 use crate::agent::NOW;
 use crate::components::{PARTS, SOURCES, component};
@@ -168,8 +168,8 @@ async fn versions(stage: &Stage, mut since: String) -> Result<Vec<DynamicObject>
     }
 }
 
-/// Checks that each object went from revision to revision in their order, and bears the component of its revision; returns
-/// the number of writes.
+/// Checks that each object went from revision to revision in their order, and bears the component of its revision;
+/// returns the number of writes.
 fn in_order(seen: &[DynamicObject], digests: &[String; 2]) -> Result<usize> {
     let mut latest = BTreeMap::new();
     for one in seen {
@@ -190,8 +190,8 @@ fn in_order(seen: &[DynamicObject], digests: &[String; 2]) -> Result<usize> {
     Ok(seen.len())
 }
 
-/// Changes the policy and ends the leader before all is written, over and over; returns how long it took until another one
-/// led, when it was killed and when it was asked to end.
+/// Changes the policy and ends the leader before all is written, over and over; returns how long it took until another
+/// one led, when it was killed and when it was asked to end.
 async fn end_all(
     replicas: &mut Replicas,
     stage: &Stage,

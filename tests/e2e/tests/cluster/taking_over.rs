@@ -1,5 +1,5 @@
-//! The policy `cluster-access` on a real API server where Open Cluster Management accepted clusters before: its objects are taken
-//! over, and go where they are not wanted.
+//! The policy `cluster-access` on a real API server where Open Cluster Management accepted clusters before: its objects
+//! are taken over, and go where they are not wanted.
 
 use crate::access::{BINDING, CLUSTERS, PREFIX, RBAC, ROLE, WORKS, accept, decided, undecided};
 use crate::stage::{MANAGED, NAMESPACE, Stage, on_stage};

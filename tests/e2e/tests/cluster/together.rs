@@ -41,8 +41,8 @@ pub(crate) const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterse
 /// What others hold objects with.
 pub(crate) const HOLD: &str = "example.com/hold";
 
-/// All policies that there are, each with its own folder, with the settings of a hub, and with a pace of resyncs if one is
-/// given. Returns their names.
+/// All policies that there are, each with its own folder, with the settings of a hub, and with a pace of resyncs if one
+/// is given. Returns their names.
 pub(crate) fn put_all(folder: &Path, resync: Option<u64>) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(program::root().join("policies"))? {
@@ -200,8 +200,8 @@ const UNUSED: [(&str, &str); 16] = [
     ("signers", "approve"),
 ];
 
-/// Rights to read single objects of kinds that are watched: for a write that comes too late, which need not happen here.
-/// The other kinds are read before something is removed, or kept for good.
+/// Rights to read single objects of kinds that are watched: for a write that comes too late, which need not happen
+/// here. The other kinds are read before something is removed, or kept for good.
 const UNREAD: [(&str, &str); 11] = [
     ("certificatesigningrequests", "get"),
     ("clusterrolebindings", "get"),

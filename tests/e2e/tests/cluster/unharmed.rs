@@ -53,8 +53,8 @@ struct Watched {
     strangers: BTreeSet<String>,
     /// Files with the output of agents.
     said: Vec<PathBuf>,
-    /// Objects that the agent may write in this test, beside those of all tests, as `secrets namespace/name`; or the end of
-    /// their names, with a dash.
+    /// Objects that the agent may write in this test, beside those of all tests, as `secrets namespace/name`; or the
+    /// end of their names, with a dash.
     expected: BTreeSet<String>,
     /// Where the test began in the audit log.
     mark: Mark,
@@ -105,8 +105,8 @@ impl Guard {
         self.watched().said.push(file);
     }
 
-    /// Lets the agent write an object (`secrets namespace/name`) in this test, or every object whose name or namespace has
-    /// an end (`-l03`).
+    /// Lets the agent write an object (`secrets namespace/name`) in this test, or every object whose name or namespace
+    /// has an end (`-l03`).
     pub(crate) fn expect(&self, object: String) {
         self.watched().expected.insert(object);
     }

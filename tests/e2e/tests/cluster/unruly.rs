@@ -1,5 +1,5 @@
-//! Guests of the objects world that never come to rest, on a real API server: one wants a field that another writer keeps,
-//! one takes back its own change. Their writes are bounded, they are told, and nothing else suffers.
+//! Guests of the objects world that never come to rest, on a real API server: one wants a field that another writer
+//! keeps, one takes back its own change. Their writes are bounded, they are told, and nothing else suffers.
 
 use crate::others::{OTHERS, wait_for_refusal};
 use crate::stage::{KLUSTERLET, MANAGED, Stage, on_stage, policies_at};

@@ -67,8 +67,8 @@ pub(crate) fn whole_waves(rows: Vec<Row>, alone: bool) -> Vec<Vec<Row>> {
     waves.into_iter().map(|(_, wave)| wave).collect()
 }
 
-/// The names that a row may give to its objects: those of clusters and requests. The bytes of a request name its cluster,
-/// which keeps its name then.
+/// The names that a row may give to its objects: those of clusters and requests. The bytes of a request name its
+/// cluster, which keeps its name then.
 pub(crate) fn words(policy: &str, case: &str) -> Result<Vec<String>> {
     let folder = program::root().join("policies").join(policy).join("cases");
     let mut objects = Vec::new();
@@ -315,8 +315,8 @@ fn patched(value: &Value, patch: &Value) -> Value {
     Value::Object(map)
 }
 
-/// The paths at which an object is not as wanted. A map of which only a part is wanted may have more; below `exact` it may
-/// not, and a list never has more elements.
+/// The paths at which an object is not as wanted. A map of which only a part is wanted may have more; below `exact` it
+/// may not, and a list never has more elements.
 fn differ(want: &Value, have: &Value, exact: bool, path: &str, paths: &mut BTreeSet<String>) {
     match (want, have) {
         (Value::Object(wanted), Value::Object(had)) => {
@@ -398,8 +398,8 @@ impl Row {
         places
     }
 
-    /// A given object as it is put. One that the agent removes or releases is held, so that what comes after it does not
-    /// come: a case ends there.
+    /// A given object as it is put. One that the agent removes or releases is held, so that what comes after it does
+    /// not come: a case ends there.
     pub(crate) fn held(&self, object: &Value) -> Value {
         let mut object = object.clone();
         let here = named(&object);

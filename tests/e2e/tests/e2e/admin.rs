@@ -1,5 +1,5 @@
-//! The admin server: every metric exists as a real Prometheus reads it, every expression returns data, no secret is shown;
-//! and it still answers probes while clients hold its connections open.
+//! The admin server: every metric exists as a real Prometheus reads it, every expression returns data, no secret is
+//! shown; and it still answers probes while clients hold its connections open.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use transom_conformance::fixture;
-use transom_core::document::{Limits, parse_one};
+use transom_core::document::{ParseLimits, parse_one};
 use transom_core::policy::{check, manifest};
 use transom_e2e::program;
 use transom_e2e::program::{code, stderr};
@@ -313,7 +313,7 @@ fn transom(words: &[&str]) -> Result<(Option<i32>, String, String)> {
 
 /// The checked grants to write and the finalizer of the policy in a file, in any order.
 fn grants(path: &Path) -> Result<(Vec<String>, Option<String>)> {
-    let limits = Limits {
+    let limits = ParseLimits {
         bytes: 1 << 20,
         nodes: 10_000,
         depth: 64,
@@ -331,7 +331,7 @@ fn grants(path: &Path) -> Result<(Vec<String>, Option<String>)> {
 
 /// The first grant to write of the policy in a file.
 fn write_grant(path: &Path) -> Result<Value> {
-    let limits = Limits {
+    let limits = ParseLimits {
         bytes: 1 << 20,
         nodes: 10_000,
         depth: 64,

@@ -1,5 +1,5 @@
-//! What changed since the trial of a revision, or by time alone, is no divergence from its plan; that plan is kept with the
-//! revision.
+//! What changed since the trial of a revision, or by time alone, is no divergence from its plan; that plan is kept with
+//! the revision.
 
 use crate::rollout::{
     POLICY, another_revision, failing, history, put_available, put_cluster, put_component,
@@ -105,7 +105,8 @@ fn what_changed_since_the_trial_is_no_divergence() -> Result<()> {
     no_divergence(&stage, agent)
 }
 
-/// A guest that wants a taint from a time on, in seconds since 1970, and does not say that time alone changes its answer.
+/// A guest that wants a taint from a time on, in seconds since 1970, and does not say that time alone changes its
+/// answer.
 fn from_then_on(seconds: i64) -> Result<Vec<u8>> {
     taints_component(&format!(
         r#"(memory (export "memory") 64)

@@ -1,5 +1,6 @@
-//! A guest that fails for some primaries: the others go on, and what was applied for these is held, stale after a while,
-//! or taken back within the limits. Each run is a process of its own, so that the time goes on from what is kept.
+//! A guest that fails for some primaries: the others go on, and what was applied for these is held, stale after a
+//! while, or taken back within the limits. Each run is a process of its own, so that the time goes on from what is
+//! kept.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};

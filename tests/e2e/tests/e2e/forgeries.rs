@@ -1,5 +1,5 @@
-//! Candidates that lie about what they were given, or answer without measure: none becomes active, each with its reason, and
-//! the active revision goes on untouched.
+//! Candidates that lie about what they were given, or answer without measure: none becomes active, each with its
+//! reason, and the active revision goes on untouched.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;

@@ -74,8 +74,8 @@ fn trapping() -> Result<Vec<u8>> {
     )
 }
 
-/// A candidate that passes all gates but this one, and the gate after it. The guest that wants no taints would remove one
-/// from each cluster.
+/// A candidate that passes all gates but this one, and the gate after it. The guest that wants no taints would remove
+/// one from each cluster.
 fn failing_at(gate: Gate) -> Result<(Vec<Candidate>, Option<Gate>)> {
     let good = || program::component("taints");
     let other = || hostile("good");
@@ -152,8 +152,8 @@ fn failing_at(gate: Gate) -> Result<(Vec<Candidate>, Option<Gate>)> {
             ],
             Some(Gate::Answers),
         ),
-        // It traps for one cluster of four, answers without end, wants a taint that is not granted, and would undo what it
-        // did.
+        // It traps for one cluster of four, answers without end, wants a taint that is not granted, and would undo what
+        // it did.
         Gate::Answers => (
             vec![
                 Candidate::of(failing()?, Reason::GuestTrapped),
@@ -364,8 +364,8 @@ fn patches(stage: &Stage, clusters: &[&str]) -> Result<Vec<Vec<u8>>> {
     clusters.iter().map(patch).collect()
 }
 
-/// A guest that wants a taint when it is asked for the first time, and none when it is asked again: it counts in a variable,
-/// in its memory and in a table.
+/// A guest that wants a taint when it is asked for the first time, and none when it is asked again: it counts in a
+/// variable, in its memory and in a table.
 fn counting() -> Result<Vec<u8>> {
     taints_component(
         r#"(global $asked (mut i32) (i32.const 0))

@@ -1,5 +1,5 @@
-//! Manifests that are given to a command in a pipe, on standard input, in several files or in a case: they are read as those
-//! of a folder are.
+//! Manifests that are given to a command in a pipe, on standard input, in several files or in a case: they are read as
+//! those of a folder are.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;

@@ -1,4 +1,5 @@
-//! The forms of the objects world in a folder: a heartbeat that stops is noticed by time alone, and a set follows files.
+//! The forms of the objects world in a folder: a heartbeat that stops is noticed by time alone, and a set follows
+//! files.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

@@ -30,8 +30,8 @@ fn read(path: &Path) -> Option<Value> {
     serde_yaml::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-/// A policy that makes a namespace, a ConfigMap and a Secret for each cluster, and keeps a finalizer, a label and a condition
-/// on it.
+/// A policy that makes a namespace, a ConfigMap and a Secret for each cluster, and keeps a finalizer, a label and a
+/// condition on it.
 fn put_policy(stage: &Stage) -> Result<()> {
     let made = |kind: &str, namespace: &str, name: &str, content: Value| json!({"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name, "content": content.to_string()});
     let namespace = json!({"metadata": {"labels": {LABEL: "{name}"}}});

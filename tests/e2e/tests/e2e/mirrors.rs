@@ -1,5 +1,5 @@
-//! Mirrors, with two real registries: one gives what the registry itself cannot give now, the registry gives what its mirror
-//! does not give rightly, and no mirror gets a credential of the registry.
+//! Mirrors, with two real registries: one gives what the registry itself cannot give now, the registry gives what its
+//! mirror does not give rightly, and no mirror gets a credential of the registry.
 
 use crate::registries::{Reach, digest, use_component};
 use crate::signatures::component;

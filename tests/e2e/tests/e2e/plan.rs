@@ -1,5 +1,5 @@
-//! `transom plan` on a folder: what a changed policy would change, in every form, and nothing written. Hostile components
-//! end as refusals; the page is opened in a real browser.
+//! `transom plan` on a folder: what a changed policy would change, in every form, and nothing written. Hostile
+//! components end as refusals; the page is opened in a real browser.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -320,8 +320,8 @@ fn hostile_components_end_as_refusals_by_reason() -> Result<()> {
     Ok(())
 }
 
-/// How readable a page is: the lowest contrast of any text with its background, whether it is wider than the window, the
-/// elements that it should not have, and its background.
+/// How readable a page is: the lowest contrast of any text with its background, whether it is wider than the window,
+/// the elements that it should not have, and its background.
 const READABLE: &str = r"(() => {
     const parts = color => color.match(/[\d.]+/g).map(Number);
     const light = color => { const [r, g, b] = parts(color).map(c => c / 255).map(c => c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };

@@ -1,5 +1,5 @@
-//! As many pulls as run at a time, each of the largest component, and each of an answer without an end: the agent and its
-//! processes stay within the shipped memory limit, enforced by the kernel.
+//! As many pulls as run at a time, each of the largest component, and each of an answer without an end: the agent and
+//! its processes stay within the shipped memory limit, enforced by the kernel.
 
 use crate::exhaust::{GOOD, put_hostile, within_shipped, works_on};
 use anyhow::Result;

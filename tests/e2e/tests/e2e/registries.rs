@@ -1,5 +1,5 @@
-//! Components in registries: pulled once by tag, kept for a restart without the registry, pushed and pulled with clients of
-//! others; and registries that answer wrongly, which harm no other policy.
+//! Components in registries: pulled once by tag, kept for a restart without the registry, pushed and pulled with
+//! clients of others; and registries that answer wrongly, which harm no other policy.
 
 use crate::exhaust::{GOOD, put_hostile, works_on};
 use anyhow::{Context as _, Result, ensure};

@@ -1,5 +1,5 @@
-//! A swap reconciles exactly the primaries whose answer differs; the trial of the new revision has found the others right
-//! as they are, and every later change of what they rest on counts for them.
+//! A swap reconciles exactly the primaries whose answer differs; the trial of the new revision has found the others
+//! right as they are, and every later change of what they rest on counts for them.
 
 use crate::admin::start;
 use crate::rollout::{POLICY, put_available, put_component};

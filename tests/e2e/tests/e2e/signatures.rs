@@ -1,5 +1,5 @@
-//! Policies that demand signatures: what the real cosign signs is taken, in both of its forms; anything else is refused, and
-//! the active revision stays. The same for signatures beside files and ConfigMaps, made with openssl.
+//! Policies that demand signatures: what the real cosign signs is taken, in both of its forms; anything else is
+//! refused, and the active revision stays. The same for signatures beside files and ConfigMaps, made with openssl.
 
 use crate::exhaust::{GOOD, put_hostile, works_on};
 use crate::registries::{Reach, digest};

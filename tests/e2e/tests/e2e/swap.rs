@@ -1,5 +1,5 @@
-//! A component or policy is replaced while the agent runs: completely, or not at all and with a reason. A component that
-//! compiles slowly holds up no other policy, and is compiled once.
+//! A component or policy is replaced while the agent runs: completely, or not at all and with a reason. A component
+//! that compiles slowly holds up no other policy, and is compiled once.
 
 use crate::exhaust::{
     GOOD, put_bomb, put_hostile, wait_for_status, watch, within_shipped, works_on,

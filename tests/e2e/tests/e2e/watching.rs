@@ -1,5 +1,5 @@
-//! The agent beside an editor: managed objects follow every change in the folder, and a status that cannot be written for
-//! a while is written as soon as possible. Every wait is for a state.
+//! The agent beside an editor: managed objects follow every change in the folder, and a status that cannot be written
+//! for a while is written as soon as possible. Every wait is for a state.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fs;

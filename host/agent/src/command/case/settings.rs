@@ -1,7 +1,7 @@
 //! Lays the settings and names of a case over those of the policy that the case belongs to, and over no other policy's.
 
-use super::Case;
-use crate::policies::{self, Found, Source, Written};
+use super::CaseFacts;
+use crate::policies::{self, FoundPolicies, PolicySource, Written};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
     Ok(found.policies)
 }
 
-fn readable(found: Found) -> anyhow::Result<Found> {
+fn readable(found: FoundPolicies) -> anyhow::Result<FoundPolicies> {
     if let Some((place, why)) = found.broken.first() {
         bail!("failed to read `{place}`: {why}");
     }
@@ -38,7 +38,7 @@ fn readable(found: Found) -> anyhow::Result<Found> {
 }
 
 /// Lays the settings and names of a case over those of a policy, key by key.
-pub(crate) fn lay(policy: &mut Written, case: &Case) {
+pub(crate) fn lay(policy: &mut Written, case: &CaseFacts) {
     for (place, field, laid) in [
         ("/spec/guests/trigger", "settings", &case.settings.trigger),
         ("/spec/guests/decide", "settings", &case.settings.decide),
@@ -59,7 +59,11 @@ pub(crate) fn lay(policy: &mut Written, case: &Case) {
 ///
 /// # Errors
 /// When the case has some, and its policy or the source cannot be read.
-pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<Source> {
+pub(crate) fn laid(
+    source: PolicySource,
+    case: &CaseFacts,
+    file: &Path,
+) -> anyhow::Result<PolicySource> {
     if [&case.settings.trigger, &case.settings.decide, &case.names]
         .iter()
         .all(|laid| laid.is_empty())
@@ -76,5 +80,5 @@ pub(crate) fn laid(source: Source, case: &Case, file: &Path) -> anyhow::Result<S
             lay(policy, case);
         }
     }
-    Ok(Source::Given(found))
+    Ok(PolicySource::Given(found))
 }

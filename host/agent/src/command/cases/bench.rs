@@ -4,16 +4,16 @@
 use super::{FILES, find, guest, whole};
 use crate::args::{BenchArgs, OutputFormat};
 use crate::command::{engine, place};
-use crate::output::{Ending, Screen, Tint, Tinted};
+use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::cases::ask;
 use crate::telemetry;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use transom_core::cases::{Case, difference};
+use transom_core::cases::{GuestCase, difference};
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::policy::budget::{Budgeted, Limits};
+use transom_core::policy::budget::{Budgeted, CallLimits};
 use transom_engine::{Guest, Receipt, travelling_cases};
 
 /// How often a case is put to the guest, and for how long at most: enough calls for the slowest in a hundred.
@@ -35,9 +35,9 @@ struct Measured {
 ///
 /// # Errors
 /// When the component cannot be read or loaded, or there is no case.
-pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     telemetry::start_beside_output();
-    let place::Found {
+    let place::ReadComponent {
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
     let cases = match &args.cases {
@@ -45,7 +45,7 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
         None => travelling(&artifact.bytes)
             .with_context(|| format!("failed to read the cases of `{location}`"))?,
     };
-    let engine = engine::engine(transom_engine::Limits::LARGEST)?;
+    let engine = engine::engine(transom_engine::CallLimits::LARGEST)?;
     let guest = guest::with_its_needs(&engine, &location, &artifact.bytes)?;
     let each = cases.into_iter().enumerate().map(|(at, (name, case))| {
         screen.progress(format_args!("case {}: {name}", at + 1));
@@ -53,11 +53,11 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
     });
     let measured: Vec<_> = each.collect();
     screen.end_progress();
-    let ending = Ending::failed_if(measured.iter().any(|one| !one.differences.is_empty()));
+    let ending = CommandEnd::failed_if(measured.iter().any(|one| !one.differences.is_empty()));
     let document = || {
         json!({
             "component": location.to_string(), "digest": artifact.digest,
-            "budget": by_name(|what| Limits::default().of(what)),
+            "budget": by_name(|what| CallLimits::default().of(what)),
             "cases": measured.iter().map(Measured::json).collect::<Vec<_>>(),
         })
     };
@@ -70,7 +70,7 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
 }
 
 /// The cases below a folder. One that cannot be read is named, and does not keep the others from being measured.
-fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<Case>)>> {
+fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<GuestCase>)>> {
     let mut found: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {
         find(folder, &mut found)?;
@@ -87,7 +87,7 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<Case>)
         if case.join(then).is_file() {
             bail!("it is a case of a policy, not of a guest: it has a {then}");
         }
-        Ok(Case {
+        Ok(GuestCase {
             name: name.to_owned(),
             given: guest::read(case, given)?,
             expected: guest::read(case, expected)?,
@@ -102,7 +102,7 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<Case>)
 }
 
 /// The cases that travel with a component.
-fn travelling(component: &[u8]) -> anyhow::Result<Vec<(String, anyhow::Result<Case>)>> {
+fn travelling(component: &[u8]) -> anyhow::Result<Vec<(String, anyhow::Result<GuestCase>)>> {
     let cases = travelling_cases(component)?;
     if cases.is_empty() {
         bail!("no case travels with it: name a folder with --cases");
@@ -113,7 +113,7 @@ fn travelling(component: &[u8]) -> anyhow::Result<Vec<(String, anyhow::Result<Ca
 
 /// Compares the answer with the expected one, then measures the call. A call that fails is measured, too: what stopped
 /// it shows in what it used.
-fn measure(guest: &Guest, name: String, case: anyhow::Result<Case>) -> Measured {
+fn measure(guest: &Guest, name: String, case: anyhow::Result<GuestCase>) -> Measured {
     let mut measured = Measured {
         case: name,
         differences: Vec::new(),
@@ -148,7 +148,7 @@ impl Measured {
     fn add(&mut self, receipt: &Receipt) {
         self.micros.push(receipt.micros);
         for (most, what) in self.used.iter_mut().zip(Budgeted::ALL) {
-            let (used, _) = receipt.used(what, &Limits::default());
+            let (used, _) = receipt.used(what, &CallLimits::default());
             *most = used.max(*most);
         }
     }
@@ -167,7 +167,7 @@ impl Measured {
             .into_iter()
             .zip(self.used)
             .map(|(what, used)| {
-                let budget = Limits::default().of(what);
+                let budget = CallLimits::default().of(what);
                 let share = match what {
                     Budgeted::TimeMilliseconds => time.div_ceil(budget.saturating_mul(10)),
                     _ => used.saturating_mul(100).div_ceil(budget.max(1)),
@@ -251,7 +251,7 @@ fn table(measured: &[Measured], screen: &Screen) {
         "ANSWER",
         "LARGEST SHARE OF A BUDGET",
     ];
-    let limits = Limits::default();
+    let limits = CallLimits::default();
     let budget = [
         "(budget of a call)".to_owned(),
         dash(),

@@ -6,11 +6,11 @@ use serde_json::value::Index;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use transom_api::labels;
-use transom_core::document::{self, Limits};
+use transom_core::document::{self, ParseLimits};
 use transom_core::redact::redact;
 
 /// Limits of one value in a Secret.
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 2 << 20,
     nodes: 100_000,
     depth: 64,

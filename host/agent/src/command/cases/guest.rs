@@ -1,6 +1,6 @@
-//! Runs one case of a guest: finds and asks the built component, and compares its answer by the rules of the guest's own
-//! tests. The guest does not run natively, and cargo is never started: in a cloned folder a file may name any program as
-//! the toolchain.
+//! Runs one case of a guest: finds and asks the built component, and compares its answer by the rules of the guest's
+//! own tests. The guest does not run natively, and cargo is never started: in a cloned folder a file may name any
+//! program as the toolchain.
 
 use super::update::Came;
 use crate::command::case::settings::above_cases;
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{env, fs};
 use toml::Table;
-use transom_artifacts::{Gathered, Location, builtin_names};
+use transom_artifacts::{GatheredComponents, Location, builtin_names};
 use transom_core::cases::{difference, least};
 use transom_core::document;
 use transom_engine::{Engine, Guest};
 
 /// Limits of one file of a case.
-const LIMITS: document::Limits = document::Limits {
+const LIMITS: document::ParseLimits = document::ParseLimits {
     bytes: 4 << 20,
     nodes: 100_000,
     depth: 100,
@@ -36,13 +36,13 @@ const MAX_DEPTH: usize = 16;
 
 /// The guests that were loaded.
 #[derive(Default)]
-pub(super) struct Warm {
+pub(super) struct WarmGuests {
     named: Option<(PathBuf, String)>,
     /// By the folders of their crates, with a warning about the component.
     loaded: BTreeMap<PathBuf, (Guest, Option<String>)>,
 }
 
-impl Warm {
+impl WarmGuests {
     /// With the crate whose component the command line names, and that name.
     pub(super) fn naming(named: Option<(PathBuf, String)>) -> Self {
         Self {
@@ -90,7 +90,7 @@ pub(super) fn run(
     engine: &Engine,
     home: &Path,
     case: &Path,
-    warm: &mut Warm,
+    warm: &mut WarmGuests,
 ) -> anyhow::Result<(Vec<String>, Came)> {
     let given = read(case, "given.yaml")?;
     let expected = read(case, "expected.yaml")?;
@@ -118,7 +118,7 @@ pub(super) fn read(case: &Path, name: &str) -> anyhow::Result<Value> {
 
 fn load(engine: &Engine, location: &Location) -> anyhow::Result<Guest> {
     let artifact = location
-        .fetch(None, &Gathered::default())
+        .fetch(None, &GatheredComponents::default())
         .with_context(|| format!("failed to load `{location}`"))?;
     with_its_needs(engine, location, &artifact.bytes)
 }

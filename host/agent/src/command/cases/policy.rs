@@ -4,22 +4,22 @@
 mod comparison;
 
 use super::update::Came;
-use crate::command::case::{self, AgentSpec, Case, Given, settings};
+use crate::command::case::{self, AgentSpec, CaseFacts, GivenFile, settings};
 use crate::command::session::Session;
 use crate::controller::{Clock, Controller};
 use crate::policies::components::Components;
-use crate::policies::load::Loaded;
+use crate::policies::load::LoadedPolicy;
 use crate::policies::loading::Loading;
-use crate::policies::{Found, Source};
+use crate::policies::{FoundPolicies, PolicySource};
 use anyhow::{Context as _, bail};
-use comparison::{Comparison, Expected};
+use comparison::{CaseExpectation, Comparison};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use transom_artifacts::Sources;
 use transom_cluster::Cluster as _;
-use transom_cluster::directory::{Directory, Limits};
+use transom_cluster::directory::{Directory, SizeLimits};
 use transom_core::contract::AgentFacts;
 use transom_core::reference::LOCAL;
 use transom_core::time::parse_rfc3339;
@@ -29,7 +29,7 @@ use transom_engine::Engine;
 const NOW: &str = "2026-11-21T08:00:00Z";
 
 /// One revision of each component, so that its code stays compiled from case to case.
-pub(super) type Warm = BTreeMap<String, Arc<Loaded>>;
+pub(super) type WarmRevisions = BTreeMap<String, Arc<LoadedPolicy>>;
 
 /// Returns the differences between the result and what is expected, and the parts of the result that differ.
 ///
@@ -38,11 +38,11 @@ pub(super) type Warm = BTreeMap<String, Arc<Loaded>>;
 pub(super) async fn run(
     engine: &Engine,
     folder: &Path,
-    warm: &mut Warm,
+    warm: &mut WarmRevisions,
 ) -> anyhow::Result<(Vec<String>, Came)> {
-    let Given { objects, case } = read(folder, "given.yaml")?;
+    let GivenFile { objects, case } = read(folder, "given.yaml")?;
     let case = case.unwrap_or_default();
-    let expected = Expected::read(folder)?;
+    let expected = CaseExpectation::read(folder)?;
     let mut session = start(engine, folder, &case, &objects).await?;
     let loaded = session.active.loaded().into_iter();
     warm.extend(loaded.map(|loaded| (loaded.revision.decide.digest.to_string(), loaded)));
@@ -80,25 +80,25 @@ pub(super) async fn run(
 }
 
 /// The objects in a file of the case.
-fn read(folder: &Path, name: &str) -> anyhow::Result<Given> {
+fn read(folder: &Path, name: &str) -> anyhow::Result<GivenFile> {
     let bytes = super::read(folder, name, case::LIMITS.bytes)?;
-    Given::parse(&bytes, &folder.join(name))
+    GivenFile::parse(&bytes, &folder.join(name))
 }
 
 /// Reconciles the given objects under the policies of the case.
 async fn start(
     engine: &Engine,
     folder: &Path,
-    case: &Case,
+    case: &CaseFacts,
     objects: &[Value],
 ) -> anyhow::Result<Session> {
     let mut policies = settings::policies_above(folder)?;
     for policy in &mut policies {
         settings::lay(policy, case);
     }
-    let source = Source::Given(Found {
+    let source = PolicySource::Given(FoundPolicies {
         policies,
-        ..Found::default()
+        ..FoundPolicies::default()
     });
     let now = case.now.as_deref().unwrap_or(NOW);
     let now = parse_rfc3339(now)
@@ -109,7 +109,7 @@ async fn start(
     } = &case.agent;
     let name = cluster_name.as_deref().unwrap_or("local-cluster");
     let facts = AgentFacts::new(name, self_managed_cluster.as_deref());
-    let directory = Directory::from_bytes(LOCAL, "given.json", b"", Limits::default());
+    let directory = Directory::from_bytes(LOCAL, "given.json", b"", SizeLimits::default());
     case::put(&directory, objects);
     let loading = Loading::start(
         engine.clone(),

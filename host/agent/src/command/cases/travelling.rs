@@ -1,7 +1,7 @@
-//! The cases that travel with a component: `transom build` puts those of the crate into it, `transom test COMPONENT` runs
-//! them.
+//! The cases that travel with a component: `transom build` puts those of the crate into it, `transom test COMPONENT`
+//! runs them.
 
-use super::{FILES, Verdict, find, guest, whole};
+use super::{CaseVerdict, FILES, find, guest, whole};
 use crate::args::TestArgs;
 use crate::command::engine;
 use crate::output::Screen;
@@ -9,9 +9,9 @@ use crate::policies::cases::ask;
 use crate::telemetry;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
-use transom_artifacts::{Gathered, Location};
-use transom_core::cases::{Case, difference};
-use transom_engine::{Guest, Limits, travelling_cases};
+use transom_artifacts::{GatheredComponents, Location};
+use transom_core::cases::{GuestCase, difference};
+use transom_engine::{CallLimits, Guest, travelling_cases};
 
 /// The folder of a crate with its cases.
 const CASES: &str = "cases";
@@ -26,7 +26,7 @@ pub(super) fn named(path: &Path) -> Option<&str> {
 ///
 /// # Errors
 /// When it cannot be loaded, or has no cases.
-pub(super) fn test(component: &str, args: &TestArgs) -> anyhow::Result<Vec<Verdict>> {
+pub(super) fn test(component: &str, args: &TestArgs) -> anyhow::Result<Vec<CaseVerdict>> {
     if args.update || args.component.is_some() {
         bail!(
             "failed to use `--update` or `--component`: they are for cases in folders, not for those that travel with `{component}`"
@@ -34,18 +34,18 @@ pub(super) fn test(component: &str, args: &TestArgs) -> anyhow::Result<Vec<Verdi
     }
     let location = Location::anywhere(component).map_err(anyhow::Error::msg)?;
     let failed = || format!("failed to read `{location}`");
-    let artifact = location.fetch(None, &Gathered::default());
+    let artifact = location.fetch(None, &GatheredComponents::default());
     let artifact = artifact.with_context(failed)?;
     let cases = travelling_cases(&artifact.bytes).with_context(failed)?;
     if cases.is_empty() {
         bail!("failed to find a case in `{location}`: `transom build` puts those of a crate there");
     }
-    let engine = engine::engine(Limits::LARGEST)?;
+    let engine = engine::engine(CallLimits::LARGEST)?;
     let guest = guest::with_its_needs(&engine, &location, &artifact.bytes)?;
     Ok(cases.iter().map(|case| one(&guest, case)).collect())
 }
 
-fn one(guest: &Guest, case: &Case) -> Verdict {
+fn one(guest: &Guest, case: &GuestCase) -> CaseVerdict {
     let (name, mut log) = (PathBuf::from(&case.name), Vec::new());
     let found = ask(guest, &case.given, &mut log);
     for line in &log {
@@ -55,7 +55,7 @@ fn one(guest: &Guest, case: &Case) -> Verdict {
         Ok(found) => difference(&case.expected, &found).map(|differs| differs.to_string()),
         Err(error) => Some(format!("{error:#}")),
     };
-    Verdict {
+    CaseVerdict {
         case: name,
         differences: differs.into_iter().collect(),
         updated: false,
@@ -66,7 +66,7 @@ fn one(guest: &Guest, case: &Case) -> Verdict {
 ///
 /// # Errors
 /// When a case cannot be read.
-pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Result<Vec<Case>> {
+pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Result<Vec<GuestCase>> {
     let folder = home.join(CASES);
     let mut found = Vec::new();
     if folder.is_dir() {
@@ -86,7 +86,7 @@ pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Resu
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let name = parts.join("/");
         whole(&case).with_context(|| format!("failed to read the case `{name}`"))?;
-        cases.push(Case {
+        cases.push(GuestCase {
             given: guest::read(&case, given)?,
             expected: guest::read(&case, expected)?,
             name,

@@ -8,10 +8,10 @@ use std::fs;
 use std::path::Path;
 use transom_api::labels;
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::document::{self, Limits};
+use transom_core::document::{self, ParseLimits};
 
 /// Limits of one file of expectations.
-pub(super) const LIMITS: Limits = Limits {
+pub(super) const LIMITS: ParseLimits = ParseLimits {
     bytes: 16 << 20,
     nodes: 1_000_000,
     depth: 100,

@@ -1,14 +1,14 @@
 //! The policies as they are written, with the planned one changed as the command line says.
 
-use crate::args::plan::Candidate;
+use crate::args::plan::PlannedPolicy;
 use crate::input;
-use crate::policies::{self, Found, Written};
+use crate::policies::{self, FoundPolicies, Written};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use transom_artifacts::{Base, Location, Sources};
-use transom_core::document::{Limits, parse_one};
+use transom_core::document::{ParseLimits, parse_one};
 
 /// The names of the two flags of components, with the guest that each is about.
 const COMPONENTS: [(&str, &str); 2] = [
@@ -16,18 +16,18 @@ const COMPONENTS: [(&str, &str); 2] = [
     ("--trigger-component", "trigger"),
 ];
 /// Limits of a file with settings.
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 1 << 20,
     nodes: 100_000,
     depth: 64,
 };
 
 /// What is planned, as it was read.
-pub(super) struct Planned {
+pub(super) struct PlanRequest {
     /// The name of the policy.
     pub(super) name: String,
     /// All policies, with the planned one as it would be.
-    pub(super) policies: Found,
+    pub(super) policies: FoundPolicies,
     /// Whether a policy of this name is written that differs from the planned one.
     pub(super) replaces: bool,
 }
@@ -36,7 +36,7 @@ pub(super) struct Planned {
 ///
 /// # Errors
 /// When one is not a component.
-pub(super) fn sources(allowed: Sources, candidate: &Candidate) -> anyhow::Result<Sources> {
+pub(super) fn sources(allowed: Sources, candidate: &PlannedPolicy) -> anyhow::Result<Sources> {
     let named = [&candidate.component, &candidate.trigger_component];
     let mut named = COMPONENTS.iter().zip(named);
     named.try_fold(allowed, |allowed, ((flag, _), component)| {
@@ -58,10 +58,10 @@ fn location(flag: &str, component: &str) -> anyhow::Result<Location> {
 /// # Errors
 /// When there is no such policy, or a file cannot be used.
 pub(super) fn lay(
-    found: Found,
-    candidate: &Candidate,
+    found: FoundPolicies,
+    candidate: &PlannedPolicy,
     components: Option<&Path>,
-) -> anyhow::Result<Planned> {
+) -> anyhow::Result<PlanRequest> {
     let stdin = [
         Some(Path::new(&candidate.policy)),
         candidate.settings.as_deref(),
@@ -88,7 +88,7 @@ pub(super) fn lay(
     for policy in own {
         change(policy, candidate)?;
     }
-    let of = |found: &Found| -> Vec<Written> {
+    let of = |found: &FoundPolicies| -> Vec<Written> {
         let own = found
             .policies
             .iter()
@@ -97,7 +97,7 @@ pub(super) fn lay(
     };
     let before = of(&found);
     let replaces = !before.is_empty() && before != of(&policies);
-    Ok(Planned {
+    Ok(PlanRequest {
         name,
         policies,
         replaces,
@@ -105,7 +105,7 @@ pub(super) fn lay(
 }
 
 /// Whether the argument names a file, not a policy.
-fn is_file(candidate: &Candidate, found: &Found) -> bool {
+fn is_file(candidate: &PlannedPolicy, found: &FoundPolicies) -> bool {
     let text = candidate.policy.as_str();
     let is_named = found.policies.iter().any(|one| one.name() == Some(text));
     let ends = [".yaml", ".yml", ".json"]
@@ -130,7 +130,7 @@ fn file(path: &str, components: Option<&Path>) -> anyhow::Result<Written> {
 }
 
 /// Puts a policy in the place of the one with its name. What a server set on that one stays: it is the same policy.
-fn exchange(policies: &mut Found, mut policy: Written) -> anyhow::Result<String> {
+fn exchange(policies: &mut FoundPolicies, mut policy: Written) -> anyhow::Result<String> {
     let name = policy
         .name()
         .context("failed to plan the policy: metadata.name: missing")?
@@ -149,7 +149,7 @@ fn exchange(policies: &mut Found, mut policy: Written) -> anyhow::Result<String>
 }
 
 /// Which policies there are, for people.
-fn known(found: &Found) -> String {
+fn known(found: &FoundPolicies) -> String {
     let mut names: Vec<_> = found.policies.iter().filter_map(Written::name).collect();
     names.sort_unstable();
     let unread = match found.broken.first() {
@@ -163,7 +163,7 @@ fn known(found: &Found) -> String {
 }
 
 /// Changes a policy as the flags say.
-fn change(policy: &mut Written, candidate: &Candidate) -> anyhow::Result<()> {
+fn change(policy: &mut Written, candidate: &PlannedPolicy) -> anyhow::Result<()> {
     let named = [&candidate.component, &candidate.trigger_component];
     for ((flag, guest), component) in COMPONENTS.into_iter().zip(named) {
         let Some(component) = component else { continue };

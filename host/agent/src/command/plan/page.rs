@@ -3,7 +3,7 @@
 use super::Told;
 use super::show::{active, changes, counted, not_listed, reason, sentence};
 use std::fmt::Write as _;
-use transom_core::plan::fleet::{Counted, Counts, Group, Refused};
+use transom_core::plan::fleet::{EffectCount, EffectGroup, FleetCounts, Refused};
 use transom_core::redact::visible::visible;
 
 /// The style of the page, in light and dark.
@@ -108,7 +108,7 @@ fn text(raw: &str) -> String {
     safe
 }
 
-fn counts(page: &mut String, counts: &Counts) {
+fn counts(page: &mut String, counts: &FleetCounts) {
     page.push_str("<ul class=\"counts\">\n");
     for (class, count, label) in [
         ("change", counts.would_change, "would change"),
@@ -139,7 +139,7 @@ fn more(page: &mut String, what: Option<String>) {
     }
 }
 
-fn effect(page: &mut String, effect: &Counted, all: usize) {
+fn effect(page: &mut String, effect: &EffectCount, all: usize) {
     let count = effect.primaries;
     let share = count * 100 / all.max(1);
     let _ = writeln!(
@@ -179,7 +179,7 @@ fn code(sentence: &str) -> String {
     }
 }
 
-fn group(page: &mut String, group: &Group, open: bool) {
+fn group(page: &mut String, group: &EffectGroup, open: bool) {
     let open = if open { " open" } else { "" };
     let changes: Vec<String> = changes(group).iter().map(|change| code(change)).collect();
     let _ = writeln!(

@@ -4,7 +4,9 @@ use super::Told;
 use crate::output::Screen;
 use serde_json::Value;
 use transom_core::document::emit::to_yaml_in_order;
-use transom_core::plan::fleet::{Beside, Change, Counted, Counts, FleetPlan, Group, More, Refused};
+use transom_core::plan::fleet::{
+    Beside, EffectCount, EffectGroup, FleetCounts, FleetPlan, More, PlannedChange, Refused,
+};
 
 /// Maximum number of groups and effects in a table; more are in the other forms.
 const ROWS: usize = 20;
@@ -99,7 +101,7 @@ fn more_of(more: usize, what: &str, screen: &Screen) {
 }
 
 /// One kind of effect and its fields, as rows.
-fn effect(effect: &Counted) -> Vec<[String; 2]> {
+fn effect(effect: &EffectCount) -> Vec<[String; 2]> {
     let row = |count: usize, text: String| [format!("{count:>9}"), text];
     let mut rows = vec![row(effect.primaries, sentence(effect))];
     let fields = effect.fields.iter();
@@ -114,7 +116,7 @@ fn effect(effect: &Counted) -> Vec<[String; 2]> {
 }
 
 /// What happens to what, such as ``ManagedCluster spec.taints `key` added``.
-pub(super) fn sentence(effect: &Counted) -> String {
+pub(super) fn sentence(effect: &EffectCount) -> String {
     said(
         &effect.kind,
         &effect.path,
@@ -136,8 +138,8 @@ fn said(kind: &str, path: &str, element: &str, verb: &str) -> String {
 }
 
 /// The effects of a group, one by one.
-pub(super) fn changes(group: &Group) -> Vec<String> {
-    let change = |change: &Change| {
+pub(super) fn changes(group: &EffectGroup) -> Vec<String> {
+    let change = |change: &PlannedChange| {
         let said = said(
             &change.kind,
             &change.path,
@@ -170,7 +172,7 @@ pub(super) fn counted(primaries: usize) -> String {
 }
 
 /// The primaries by what would become of them.
-fn primaries(counts: &Counts) -> String {
+fn primaries(counts: &FleetCounts) -> String {
     let parts = [
         (counts.would_change, "would change"),
         (counts.unchanged, "unchanged"),
@@ -253,7 +255,7 @@ mod tests {
 
     #[test]
     fn an_effect_is_one_sentence() {
-        let of = |path: &str, element: &str, verb| Counted {
+        let of = |path: &str, element: &str, verb| EffectCount {
             kind: "ManagedCluster".to_owned(),
             path: path.to_owned(),
             element: element.to_owned(),
@@ -276,14 +278,14 @@ mod tests {
 
     #[test]
     fn only_what_there_is_is_counted() {
-        let counts = Counts {
+        let counts = FleetCounts {
             total: 3,
             would_change: 1,
             failed: 2,
-            ..Counts::default()
+            ..FleetCounts::default()
         };
         assert_eq!(primaries(&counts), "3: 1 would change, 2 failed");
-        assert_eq!(primaries(&Counts::default()), "0");
+        assert_eq!(primaries(&FleetCounts::default()), "0");
         let beside = Beside {
             pending: 1,
             same: 0,

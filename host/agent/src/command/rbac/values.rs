@@ -1,8 +1,8 @@
 //! `transom rbac --output values`: own policies with their rights as values of the chart. Helm cannot derive rights, so
 //! the chart takes both together, and refuses policies that were changed after their rights were printed.
 
-use super::{Role, rule_of};
-use crate::args::{RbacArgs, Reads};
+use super::{BoundRole, rule_of};
+use crate::args::{RbacArgs, SecretReadsArg};
 use serde_json::{Map, Value, json};
 use transom_api::labels::APPROVAL;
 use transom_core::digest::Digest;
@@ -14,11 +14,11 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// The values, as YAML.
-pub(super) fn yaml(args: &RbacArgs, manifests: Vec<Value>, roles: &[Role<'_>]) -> String {
+pub(super) fn yaml(args: &RbacArgs, manifests: Vec<Value>, roles: &[BoundRole<'_>]) -> String {
     let manifests: Vec<_> = manifests.into_iter().map(manifest).collect();
     let reads = match args.secret_reads {
-        Reads::Watch => "watch",
-        Reads::Strict => "strict",
+        SecretReadsArg::Watch => "watch",
+        SecretReadsArg::Strict => "strict",
     };
     let roles = roles.iter().map(|role| {
         let rules: Vec<_> = role.rules.iter().map(|rule| rule_of(*rule)).collect();
@@ -66,8 +66,8 @@ fn manifest(mut written: Value) -> Value {
     json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// What the chart computes in the same way: the JSON of Go with sorted keys, in which whole numbers have no fraction and
-/// the two line separators of Unicode are escaped.
+/// What the chart computes in the same way: the JSON of Go with sorted keys, in which whole numbers have no fraction
+/// and the two line separators of Unicode are escaped.
 fn digest(reads: &str, read_only: bool, manifests: &[Value]) -> String {
     let json = Value::from(manifests.to_vec()).to_string();
     let json = json.replace('\u{2028}', "\\u2028");

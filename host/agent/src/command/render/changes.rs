@@ -11,7 +11,7 @@ use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 
 /// The objects that were written, before and after.
-pub(super) struct Changes {
+pub(super) struct RenderedChanges {
     /// The objects before the first write.
     pub(super) before: Directory,
     /// The agent that wrote them, and the objects now.
@@ -20,7 +20,7 @@ pub(super) struct Changes {
     pub(super) written: BTreeMap<ObjectRef, BTreeSet<Arc<str>>>,
 }
 
-impl Changes {
+impl RenderedChanges {
     /// Shows every object that is not as before; the results have the order of the objects.
     pub(super) fn show<T: Send>(&self, show: impl Fn(Rendered) -> T + Sync) -> Vec<T> {
         let shown = on_each(self.written.iter(), |(reference, policies)| {

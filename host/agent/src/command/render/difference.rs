@@ -1,7 +1,7 @@
 //! Prints rendered objects as a difference, line by line. Credentials are redacted unless they are to be revealed.
 
 use super::Rendered;
-use super::changes::Changes;
+use super::changes::RenderedChanges;
 use crate::args::Reveal;
 use crate::output::{Screen, printable};
 use similar::TextDiff;
@@ -10,7 +10,7 @@ use transom_core::object::Object;
 use transom_core::redact::Marks;
 
 /// Prints what would change; returns whether there is something.
-pub(super) fn print(changes: &Changes, reveal: Option<Reveal>, screen: &Screen) -> bool {
+pub(super) fn print(changes: &RenderedChanges, reveal: Option<Reveal>, screen: &Screen) -> bool {
     let marks = super::marks_for(reveal);
     let shown = changes.show(|one| printable(text(one, reveal, &marks)));
     screen.scripts(shown.iter().map(String::as_str));

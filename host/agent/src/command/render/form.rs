@@ -1,7 +1,7 @@
 //! Prints rendered objects as YAML, JSON or a table. Credentials are redacted unless they are to be revealed.
 
 use super::Rendered;
-use super::changes::Changes;
+use super::changes::RenderedChanges;
 use crate::args::{OutputFormat, Reveal};
 use crate::output::{Screen, printable};
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use transom_core::reference::ObjectRef;
 /// # Errors
 /// When an object cannot be serialized.
 pub(super) fn print(
-    changes: &Changes,
+    changes: &RenderedChanges,
     form: OutputFormat,
     reveal: Option<Reveal>,
     screen: &Screen,

@@ -2,17 +2,17 @@
 
 use super::{GRACE, Prepared, drive, prepare};
 use crate::args::run::RunArgs;
-use crate::command::summary::Done;
+use crate::command::summary::WrittenTo;
 use crate::command::{summary, would};
-use crate::output::{Ending, Screen};
-use crate::policies::active::Changes;
+use crate::output::{CommandEnd, Screen};
+use crate::policies::active::PolicyChanges;
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Reconciles everything once. A candidate is tried, too, and becomes active if it may.
-pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Ending> {
+pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let Prepared {
         controller,
         mut swap,
@@ -35,10 +35,10 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Endi
         drive(&controller, screen).await;
     }
     keep(&mut swap, &mut told, screen).await;
-    if controller.look_at_limits(swap.active()).await {
+    if controller.release_withheld(swap.active()).await {
         // Something was approved.
         drive(&controller, screen).await;
-        controller.look_at_limits(swap.active()).await;
+        controller.release_withheld(swap.active()).await;
     }
     // Waits for every connection, so that one that does not answer is reported even if no policy needs it.
     while opening.join_next().await.is_some() {}
@@ -49,16 +49,17 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Endi
     controller.publish_policies();
     let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
     controller.stop();
-    let ending = summary::tell(&controller, swap.active(), Done::Written, screen);
+    let ending = summary::tell(&controller, swap.active(), WrittenTo::Written, screen);
     Ok(if summary::unwritten(&controller, screen) {
-        Ending::Failed
+        CommandEnd::Failed
     } else {
         ending
     })
 }
 
-/// Keeps what is to be kept of revisions, and tells what failed and was not told yet; returns what became active by that.
-async fn keep(swap: &mut Swap, told: &mut BTreeSet<String>, screen: &Screen) -> Changes {
+/// Keeps what is to be kept of revisions, and tells what failed and was not told yet; returns what became active by
+/// that.
+async fn keep(swap: &mut Swap, told: &mut BTreeSet<String>, screen: &Screen) -> PolicyChanges {
     let (changes, failed) = swap.keep_notes().await;
     for (policy, failure) in failed {
         let why = failure.message;

@@ -9,7 +9,7 @@ use crate::controller::{Clock, Controller};
 use crate::policies::components::Components;
 use crate::policies::loading::Loading;
 use crate::policies::swap::Swap;
-use crate::policies::{Found, Source};
+use crate::policies::{FoundPolicies, PolicySource};
 use std::sync::Arc;
 use tokio::task::{JoinHandle, JoinSet};
 use transom_artifacts::Base;
@@ -61,7 +61,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     let serving = serve(&controller, &args.admin).await?;
     let loading = match files {
         Some(files) => files,
-        None => load(Source::Given(objects(&controller, args).await)),
+        None => load(PolicySource::Given(objects(&controller, args).await)),
     };
     loading.opened(controller.connections.local());
     let (swap, changes) = if args.once {
@@ -89,19 +89,19 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
 }
 
 /// The policies of files; `None` when policies are objects.
-fn files(args: &RunArgs) -> anyhow::Result<Option<Source>> {
+fn files(args: &RunArgs) -> anyhow::Result<Option<PolicySource>> {
     let ReconcileArgs {
         policies,
         components,
         ..
     } = &args.reconcile;
-    let files = || Source::new(policies.as_deref(), components.as_deref());
+    let files = || PolicySource::new(policies.as_deref(), components.as_deref());
     let are_files = !args.server.reach.policy_objects;
     are_files.then(files).transpose()
 }
 
 /// The policies that are objects of the API server.
-async fn objects(controller: &Controller, args: &RunArgs) -> Found {
+async fn objects(controller: &Controller, args: &RunArgs) -> FoundPolicies {
     controller.connections.watch(Default::default);
     controller.connections.first_listed(LOCAL, args.once).await;
     let given = controller.given(&base(args)).await;

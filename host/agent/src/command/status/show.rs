@@ -1,10 +1,10 @@
-//! Prints rows of `transom status`, for people or as data. Objects that would be created or updated are redacted as data,
-//! and only named for people.
+//! Prints rows of `transom status`, for people or as data. Objects that would be created or updated are redacted as
+//! data, and only named for people.
 
-use super::{Row, Standing};
+use super::{PrimaryState, Row};
 use crate::args::OutputFormat;
 use crate::command::render::marks;
-use crate::controller::account::Read;
+use crate::controller::account::ReadObject;
 use crate::output::{Screen, columns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn details(row: &Row, screen: &Screen) {
     line("decision", decision.as_deref().unwrap_or(none));
     match (planned(row), row.standing) {
         (steps, _) if !steps.is_empty() => lines("plan", steps),
-        (_, Standing::Applied) => line("plan", "nothing to do"),
+        (_, PrimaryState::Applied) => line("plan", "nothing to do"),
         _ => line("plan", "nothing, as long as this state lasts"),
     }
 }
@@ -102,7 +102,7 @@ fn used(row: &Row) -> Option<String> {
     (!each.is_empty()).then(|| each.join(", "))
 }
 
-fn input(read: &Read) -> [String; 3] {
+fn input(read: &ReadObject) -> [String; 3] {
     let state = match (&read.version, read.deleting) {
         (None, _) => "absent".to_owned(),
         (Some(version), true) => format!("being deleted, version {version}"),
@@ -141,7 +141,7 @@ fn cells(row: &Row) -> [String; 6] {
         row.key.primary.to_string(),
         row.key.policy.to_string(),
         match row.standing {
-            Standing::WouldApply => planned(row).join("; "),
+            PrimaryState::WouldApply => planned(row).join("; "),
             _ => row.message.clone(),
         },
     ]

@@ -1,7 +1,7 @@
 //! The objects that hold components: which ones policies name, and which of them may have changed.
 
 use super::Connections;
-use crate::policies::components::Versions;
+use crate::policies::components::PartVersions;
 use futures::FutureExt as _;
 use std::collections::BTreeSet;
 use transom_cluster::Patience;
@@ -19,8 +19,8 @@ pub(super) struct Followed {
 }
 
 impl Connections {
-    /// Sets the objects that hold components; `watch` watches them. What is followed from now on is compared, too: it may
-    /// have changed before.
+    /// Sets the objects that hold components; `watch` watches them. What is followed from now on is compared, too: it
+    /// may have changed before.
     pub(crate) fn follow_components(&self, wanted: BTreeSet<ObjectRef>, watch: impl FnOnce()) {
         let new: Vec<_> = {
             let mut followed = self.followed.locked();
@@ -59,8 +59,8 @@ impl Connections {
 
     /// What is in the objects that may have changed since the last call. Waits for nothing: what is still being listed
     /// comes later.
-    pub(crate) fn changed_components(&self) -> Versions {
-        let mut versions = Versions::new();
+    pub(crate) fn changed_components(&self) -> PartVersions {
+        let mut versions = PartVersions::new();
         let Some(cluster) = self.by_name.get(LOCAL) else {
             return versions;
         };

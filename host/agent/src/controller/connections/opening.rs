@@ -5,7 +5,7 @@ use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
-use transom_cluster::kubernetes::{ConnectError, Kubernetes, Leading, Server, Standing};
+use transom_cluster::kubernetes::{ConnectError, ConnectionStanding, Kubernetes, Leading, Server};
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::{Catalogue, Revision};
 use transom_core::plan::WriteFailure;
@@ -33,7 +33,7 @@ fn unwritten(policy: &str, failure: &WriteFailure) {
 
 /// Logs why an API server does not answer, each cause once, and when it answers in the end. Logs nothing for a server
 /// that answers at once.
-async fn tell(mut standing: watch::Receiver<Standing>) {
+async fn tell(mut standing: watch::Receiver<ConnectionStanding>) {
     let mut told: Option<ConnectError> = None;
     loop {
         let now = standing.borrow_and_update().clone();
@@ -55,8 +55,8 @@ async fn tell(mut standing: watch::Receiver<Standing>) {
 }
 
 impl Connections {
-    /// Has every connection watch what the policies of a catalogue need, and revisions beside them, and returns at once.
-    /// Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
+    /// Has every connection watch what the policies of a catalogue need, and revisions beside them, and returns at
+    /// once. Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
     pub(crate) fn watch(&self, needs: impl FnOnce() -> (Catalogue, Vec<Arc<Revision>>)) {
         let _one = self.watching.locked();
         let (catalogue, beside) = needs();

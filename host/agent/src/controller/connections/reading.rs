@@ -2,7 +2,7 @@
 
 use super::Connections;
 use transom_api::KnownReason;
-use transom_cluster::{ReadFailure, Verdict};
+use transom_cluster::{AccessVerdict, ReadFailure};
 use transom_core::contract::decide::Review;
 use transom_core::failure::Failure;
 use transom_core::inputs::request::Requester;
@@ -49,8 +49,8 @@ impl Connections {
         confirm.await.map_err(unread(object))
     }
 
-    /// The metadata of an object, or of all of its kind and namespace if `place` has no name, as the cluster has it now,
-    /// whatever the cache says. Nothing when the kind is not served.
+    /// The metadata of an object, or of all of its kind and namespace if `place` has no name, as the cluster has it
+    /// now, whatever the cache says. Nothing when the kind is not served.
     ///
     /// # Errors
     /// When the request fails, with the reason.
@@ -77,13 +77,13 @@ impl Connections {
         cluster: &str,
         review: &Review,
         requester: Option<&Requester>,
-    ) -> Result<Verdict, Failure> {
+    ) -> Result<AccessVerdict, Failure> {
         let asked = self.named(cluster)?.review(review, requester).await;
         asked.map_err(|failure| Failure::known(failure.reason, failure.message))
     }
 
-    /// Checks that every primary of a policy on an API server is known, but for those that the active revision may not list
-    /// either.
+    /// Checks that every primary of a policy on an API server is known, but for those that the active revision may not
+    /// list either.
     ///
     /// # Errors
     /// Why some may be missing.

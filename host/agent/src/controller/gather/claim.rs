@@ -32,10 +32,10 @@ fn located(targets: &[Claimed]) -> Result<(), Failure> {
 }
 
 impl Reader<'_> {
-    /// At a start nothing without a stamp is written before every primary of the policy is located. Until then a primary
-    /// of which nothing is known, and that has no output, is located and nothing else: what else is asked and read now
-    /// would be asked and read again.
-    pub(super) fn only_located(&mut self, primary: &Arc<Object>) -> Option<Failure> {
+    /// At a start nothing without a stamp is written before every primary of the policy is located. Until then a
+    /// primary of which nothing is known, and that has no output, is located and nothing else: what else is asked and
+    /// read now would be asked and read again.
+    pub(super) fn locate_only(&mut self, primary: &Arc<Object>) -> Option<Failure> {
         {
             let memory = self.controller.memory.lock();
             let new = memory.ownership.expects(self.key) && !memory.knows(self.key);
@@ -54,8 +54,8 @@ impl Reader<'_> {
         Some(unlocated)
     }
 
-    /// Claims the targets of a primary, so that no other primary takes them meanwhile; returns them. When the guest cannot
-    /// name them, earlier claims stay. The guest of a suspended policy is not asked.
+    /// Claims the targets of a primary, so that no other primary takes them meanwhile; returns them. When the guest
+    /// cannot name them, earlier claims stay. The guest of a suspended policy is not asked.
     pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<Vec<ObjectRef>> {
         let policy = &self.loaded.revision.policy;
         if !policy.has_targets() || policy.suspend {
@@ -93,9 +93,9 @@ impl Reader<'_> {
         waits
     }
 
-    /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While primaries are
-    /// not located, what is decided of them may end the reconcile before.
-    pub(super) async fn not_read_yet(
+    /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While
+    /// primaries are not located, what is decided of them may end the reconcile before.
+    pub(super) async fn defer_targets(
         &mut self,
         primary: &Object,
         targets: &[ObjectRef],
@@ -120,16 +120,16 @@ impl Reader<'_> {
         let patience = queue.and_then(|queue| PATIENCE.checked_sub(queue.begun.elapsed()));
         let others = patience.is_some();
         let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
-        // While other primaries are not located nothing without a stamp is written, and what has one is kept: so nothing is
-        // requested here that the next reconcile requests again.
+        // While other primaries are not located nothing without a stamp is written, and what has one is kept: so
+        // nothing is requested here that the next reconcile requests again.
         let mut claimed = Vec::new();
         if waits {
-            let there = self.look_kept(targets).await?;
+            let there = self.read_cached(targets).await?;
             claimed = self.decide(targets, there, others);
         }
         let unknown = |one: &Claimed| one.existing.is_none() && !pending(one);
         if !waits || claimed.iter().any(unknown) {
-            let there = self.look(targets).await?;
+            let there = self.read_current(targets).await?;
             claimed = self.decide(targets, there, others);
         }
         let accounts = &controller.accounts;
@@ -146,8 +146,8 @@ impl Reader<'_> {
         Ok(claimed)
     }
 
-    /// Narrows which changes of a target trigger a reconcile. Of a target that is made once: whether it exists, and the fields
-    /// that the policy may write. Of a shared target that another primary keeps: everything but who keeps it.
+    /// Narrows which changes of a target trigger a reconcile. Of a target that is made once: whether it exists, and the
+    /// fields that the policy may write. Of a shared target that another primary keeps: everything but who keeps it.
     fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
         let policy = &self.loaded.revision.policy;
         let data = self.controller.template_data(primary);

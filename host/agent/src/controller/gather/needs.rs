@@ -4,14 +4,14 @@ use super::Reader;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::contract::decide::{
-    Absence, Age, Form, InputValue, LabelTerm, Member, Need, Outcome, Query, Review, Wake, Who,
+    Absence, Age, Form, InputValue, LabelTerm, LastOutcome, Member, Need, Query, Review, Wake, Who,
 };
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
 use transom_core::inputs::age::Freshness;
 use transom_core::inputs::request;
 use transom_core::inputs::seen::Seen;
-use transom_core::inputs::sets::{Members, Question, SeenSet};
+use transom_core::inputs::sets::{Members, SeenSet, SetQuestion};
 use transom_core::inputs::sightings::MOST;
 use transom_core::object::Object;
 use transom_core::policy::EveryRule;
@@ -19,7 +19,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
 /// An object as it was read, and how long ago the agent saw a field of it change.
-type Looked = (Option<Arc<Object>>, Option<Freshness>);
+type LookedObject = (Option<Arc<Object>>, Option<Freshness>);
 
 impl Reader<'_> {
     /// What was found for each need, in their order.
@@ -73,9 +73,9 @@ impl Reader<'_> {
         Ok(found)
     }
 
-    /// The objects of needs, and how long ago a field changed where a need asks for that. Each is registered before it is
-    /// read, so that no change is missed meanwhile.
-    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<Looked>, Failure> {
+    /// The objects of needs, and how long ago a field changed where a need asks for that. Each is registered before it
+    /// is read, so that no change is missed meanwhile.
+    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<LookedObject>, Failure> {
         let wakes =
             |need: &&&Need| need.wake != Wake::Never || matches!(need.absence, Absence::Wait(_));
         let wakes = needs.iter().filter(wakes);
@@ -136,10 +136,10 @@ impl Reader<'_> {
     }
 
     /// How the last reconcile ended; nothing before the first one.
-    fn outcome(&self) -> Option<Outcome> {
+    fn outcome(&self) -> Option<LastOutcome> {
         let memory = self.controller.memory.lock();
         let last = memory.results.get(self.key)?;
-        Some(Outcome {
+        Some(LastOutcome {
             state: last.state.as_str().to_owned(),
             reason: last.reason.as_str().to_owned(),
             since_seconds: last.seen_since_seconds,
@@ -152,7 +152,7 @@ impl Reader<'_> {
         let revision = &self.loaded.revision;
         let place = &need.reference;
         let declared = revision.decide.declared(&place.api_version, &place.kind);
-        let question = Arc::new(Question::of(need, query, declared)?);
+        let question = Arc::new(SetQuestion::of(need, query, declared)?);
         // Without a rule the need was refused before.
         let nothing = EveryRule {
             objects: 0,
@@ -180,7 +180,7 @@ impl Reader<'_> {
     /// How many objects have such labels. None of them is decoded.
     fn count(&mut self, need: &Need, labels: &[LabelTerm]) -> Result<u32, Failure> {
         let place = &need.reference;
-        let question = Arc::new(Question::how_many(need, labels)?);
+        let question = Arc::new(SetQuestion::how_many(need, labels)?);
         let at = self.pend(&question, need.wake);
         let connections = &self.controller.connections;
         let scope = Scope::of(place);
@@ -195,7 +195,7 @@ impl Reader<'_> {
     }
 
     /// Records what a set has.
-    fn saw_set(&mut self, at: Option<usize>, question: Arc<Question>, members: Arc<Members>) {
+    fn saw_set(&mut self, at: Option<usize>, question: Arc<SetQuestion>, members: Arc<Members>) {
         let told = SeenSet::pending(question, Wake::Never).with(Arc::clone(&members));
         self.touched.tells(told);
         if let Some(set) = at.and_then(|at| self.touched.sets.get_mut(at)) {
@@ -204,7 +204,7 @@ impl Reader<'_> {
     }
 
     /// Registers a set before it is read; none when no change of it counts.
-    fn pend(&mut self, question: &Arc<Question>, wake: Wake) -> Option<usize> {
+    fn pend(&mut self, question: &Arc<SetQuestion>, wake: Wake) -> Option<usize> {
         if wake == Wake::Never {
             return None;
         }

@@ -9,21 +9,21 @@ use transom_core::plan::finalizer;
 use transom_core::plan::prune::Undesired;
 
 impl Reader<'_> {
-    /// The primary. One outside the namespaces of the policy is gone for it, whether it exists or not, and the agent may have
-    /// no right to read it: it is looked at for the policy's finalizer only.
+    /// The primary. One outside the namespaces of the policy is gone for it, whether it exists or not, and the agent
+    /// may have no right to read it: it is looked at for the policy's finalizer only.
     pub(super) async fn primary(&mut self) -> Result<Option<Object>, Failure> {
         let (policy, primary) = (&self.loaded.revision.policy, &self.key.primary);
         if self.is_outside() && policy.finalizer.is_none() {
             return Ok(None);
         }
-        match self.look_at(primary).await {
+        match self.read_one(primary).await {
             Err(failure) if self.is_only_tried() && is_out_of_reach(&failure) => Ok(None),
             read => read,
         }
     }
 
-    /// Whether a trial may take the primary for gone where it cannot be read. The active revision shows that it cannot: its
-    /// finalizer would stay.
+    /// Whether a trial may take the primary for gone where it cannot be read. The active revision shows that it cannot:
+    /// its finalizer would stay.
     fn is_only_tried(&self) -> bool {
         self.controller.trial.is_some() && self.is_outside()
     }
@@ -81,8 +81,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The object of a primary that is gone for the policy, as the API server has it: one that its labels no longer select may
-    /// bear the policy's finalizer. Not asked for where neither that nor anything that was made can be left.
+    /// The object of a primary that is gone for the policy, as the API server has it: one that its labels no longer
+    /// select may bear the policy's finalizer. Not asked for where neither that nor anything that was made can be left.
     async fn left(&self, made: bool) -> Result<Option<Object>, Failure> {
         let (policy, controller) = (&self.loaded.revision.policy, self.controller);
         let selects = policy.finalizer.is_some() && !policy.primary.labels.is_empty();

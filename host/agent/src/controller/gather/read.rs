@@ -8,7 +8,7 @@ use transom_core::failure::Failure;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
-use transom_core::plan::prune::{self, Candidate, Handover, Undesired};
+use transom_core::plan::prune::{self, Handover, PruneCandidate, Undesired};
 use transom_core::plan::{Claimed, Other};
 use transom_core::projection::path::Path;
 use transom_core::reference::ObjectRef;
@@ -20,7 +20,7 @@ impl Controller {
         &self,
         admitted: &Admitted,
         touched: Touched,
-    ) -> (Touched, Result<Vec<Candidate>, Failure>) {
+    ) -> (Touched, Result<Vec<PruneCandidate>, Failure>) {
         let mut reader = Reader {
             controller: self,
             loaded: &admitted.loaded,
@@ -74,7 +74,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         let connected = connections.has(&handover.former.primary.cluster);
-        let dependents = self.look(&handover.dependents).await?;
+        let dependents = self.read_current(&handover.dependents).await?;
         if let Err(failure) = handover.permit(connected, &dependents) {
             return Ok(Some(failure));
         }
@@ -86,9 +86,9 @@ impl Reader<'_> {
         Ok(handover.permit(connected, &confirmed).err())
     }
 
-    /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is pruned
-    /// after the targets were written, which a failure to read it does not hold up. Nothing when the policy prunes nothing:
-    /// changes of what it left to others call for no reconcile.
+    /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is
+    /// pruned after the targets were written, which a failure to read it does not hold up. Nothing when the policy
+    /// prunes nothing: changes of what it left to others call for no reconcile.
     pub(super) async fn moved_from(&mut self, observed: &ObservedState) -> Leftovers {
         let (candidates, unread) = match self.loaded.revision.policy.own.prune {
             PruneSpec::Never => (Vec::new(), None),
@@ -110,13 +110,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads every object made for the primary except `target`, with the objects that keep it. Targets that were read before are
-    /// not read again.
+    /// Reads every object made for the primary except `target`, with the objects that keep it. Targets that were read
+    /// before are not read again.
     pub(super) async fn outputs_except(
         &mut self,
         target: Option<&ObjectRef>,
         read: &[Claimed],
-    ) -> Result<Vec<Candidate>, Failure> {
+    ) -> Result<Vec<PruneCandidate>, Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
         let outputs = prune::undesired(controller.memory.lock().outputs.of(self.key), target);
         let mut candidates = Vec::with_capacity(outputs.len());
@@ -127,11 +127,11 @@ impl Reader<'_> {
             self.depend_on(unread.into_iter().chain(&dependents));
             let object = match known {
                 Some(known) => known.existing.clone(),
-                None => self.look_at(&output).await?.map(Arc::new),
+                None => self.read_one(&output).await?.map(Arc::new),
             };
             if let Some(object) = object {
                 let kept_by = self.present(&dependents).await?;
-                candidates.push(Candidate { object, kept_by });
+                candidates.push(PruneCandidate { object, kept_by });
             }
         }
         Ok(candidates)
@@ -165,7 +165,7 @@ impl Reader<'_> {
     }
 
     /// Reads objects, in the order of `references`; `None` for an absent one.
-    pub(super) async fn look(
+    pub(super) async fn read_current(
         &mut self,
         references: &[ObjectRef],
     ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
@@ -178,7 +178,7 @@ impl Reader<'_> {
     }
 
     /// Like `look`, but only from what is kept in memory: an object that would have to be requested counts as absent.
-    pub(super) async fn look_kept(
+    pub(super) async fn read_cached(
         &mut self,
         references: &[ObjectRef],
     ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
@@ -187,7 +187,7 @@ impl Reader<'_> {
         for reference in references {
             let is_kept = self.controller.connections.weigh(reference).is_some();
             let object = match is_kept {
-                true => self.look_at(reference).await?.map(Arc::new),
+                true => self.read_one(reference).await?.map(Arc::new),
                 false => None,
             };
             self.touched.read(reference, object.as_deref());
@@ -206,18 +206,22 @@ impl Reader<'_> {
         let mut objects = Vec::with_capacity(references.len());
         let weighed = weighed.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (reference, weighed) in references.iter().zip(weighed) {
-            objects.push(self.look_within(reference, weighed).await?.map(Arc::new));
+            objects.push(
+                self.read_one_within(reference, weighed)
+                    .await?
+                    .map(Arc::new),
+            );
         }
         Ok(objects)
     }
 
     /// Reads an object, within the room; a resync requests again what no watch has confirmed.
-    pub(super) async fn look_at(
+    pub(super) async fn read_one(
         &mut self,
         reference: &ObjectRef,
     ) -> Result<Option<Object>, Failure> {
         let weighed = self.room_for(reference)?;
-        self.look_within(reference, weighed).await
+        self.read_one_within(reference, weighed).await
     }
 
     /// Takes room for an object before it is decoded; false when its size is known only after reading it.
@@ -228,7 +232,7 @@ impl Reader<'_> {
         Ok(weight.is_some())
     }
 
-    pub(super) async fn look_within(
+    pub(super) async fn read_one_within(
         &mut self,
         reference: &ObjectRef,
         weighed: bool,

@@ -15,14 +15,16 @@ pub(super) fn shown<'a>(found: &'a [Found], object: &ObjectRef) -> Option<&'a Ar
     shown.find(|shown| shown.reference == *object)
 }
 
-/// The failure for a target that was deleted after the guest was shown it: an answer that takes it for there would make it again.
+/// The failure for a target that was deleted after the guest was shown it: an answer that takes it for there would make
+/// it again.
 pub(super) fn gone_since(object: &ObjectRef) -> Failure {
     let message = format!("{object} was deleted after the guest was shown it");
     Failure::known(KnownReason::WriteConflict, message).about([object.clone()])
 }
 
-/// An object that may be written, at the version at which the guest was shown it: where it changed since, the answer rests on
-/// what it said before, so a write of it is a conflict, and the guest is asked again. Returns whether it changed.
+/// An object that may be written, at the version at which the guest was shown it: where it changed since, the answer
+/// rests on what it said before, so a write of it is a conflict, and the guest is asked again. Returns whether it
+/// changed.
 pub(super) fn as_shown(found: &[Found], existing: &mut Option<Arc<Object>>) -> bool {
     let Some(there) = existing else { return false };
     let shown = shown(found, &there.reference);

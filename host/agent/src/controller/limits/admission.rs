@@ -7,7 +7,7 @@ use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
 use transom_core::failure::Failure;
-use transom_core::limits::{self, Ask, Kinds, Verdict};
+use transom_core::limits::{self, Ask, LimitVerdict, LimitedKinds};
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan};
 use transom_core::policy::Policy;
@@ -18,8 +18,8 @@ use transom_core::work::Key;
 const FEW: u32 = 100;
 
 impl Controller {
-    /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made, as they
-    /// were read.
+    /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made,
+    /// as they were read.
     ///
     /// # Errors
     /// `LimitReached`, or why it cannot be recorded: then nothing may be written.
@@ -28,11 +28,11 @@ impl Controller {
         admitted: &Admitted,
         plan: &Plan,
         before: &[Arc<Object>],
-    ) -> Result<Kinds, Failure> {
+    ) -> Result<LimitedKinds, Failure> {
         let key = &admitted.work.key;
         let kinds = match &self.limits.store {
             Some(_) => limits::kinds(&plan.steps, before),
-            None => return Ok(Kinds::new()),
+            None => return Ok(LimitedKinds::new()),
         };
         if kinds.is_empty() {
             self.limits.unwanted(key);
@@ -41,12 +41,12 @@ impl Controller {
         let newest = self.newest(admitted);
         if limits::are_off(&newest.policy.limits, &kinds) {
             self.limits.unwanted(key);
-            return Ok(Kinds::new());
+            return Ok(LimitedKinds::new());
         }
         let now_seconds = self.clock.now_seconds();
         let ask = self.ask_about(admitted, &newest, &kinds, now_seconds);
-        // Another revision may become active while a record is written. An ask for the one before would end what was approved
-        // for it.
+        // Another revision may become active while a record is written. An ask for the one before would end what was
+        // approved for it.
         let admit = || {
             let newest = self.newest(admitted);
             let (limits, revision) = (&newest.policy.limits, newest.id());
@@ -58,17 +58,17 @@ impl Controller {
             self.limits.admit(&key.policy, &ask)
         };
         let verdict = match admit() {
-            None if !ask.is_limited() => return Ok(Kinds::new()),
-            Some(verdict @ (Verdict::Admitted(_) | Verdict::Withheld(_))) => verdict,
-            None | Some(Verdict::Reserve(_)) => self.record_for(key, admit).await?,
+            None if !ask.is_limited() => return Ok(LimitedKinds::new()),
+            Some(verdict @ (LimitVerdict::Admitted(_) | LimitVerdict::Withheld(_))) => verdict,
+            None | Some(LimitVerdict::Reserve(_)) => self.record_for(key, admit).await?,
         };
         match verdict {
-            Verdict::Admitted(counted) => Ok(counted),
-            Verdict::Withheld(failure) => {
+            LimitVerdict::Admitted(counted) => Ok(counted),
+            LimitVerdict::Withheld(failure) => {
                 self.limits.withheld.notify_one();
                 Err(failure)
             }
-            Verdict::Reserve(_) => {
+            LimitVerdict::Reserve(_) => {
                 let message =
                     "the limits of the policy were recorded by another agent all the time";
                 Err(Failure::known(KnownReason::WriteConflict, message))
@@ -81,7 +81,7 @@ impl Controller {
         &self,
         admitted: &'a Admitted,
         revision: &'a Revision,
-        kinds: &'a Kinds,
+        kinds: &'a LimitedKinds,
         now_seconds: i64,
     ) -> Ask<'a> {
         let (key, policy) = (&admitted.work.key, &admitted.loaded.revision.policy);
@@ -128,7 +128,12 @@ impl Controller {
     }
 
     /// Takes back what was counted for a primary of which certainly nothing was written.
-    pub(in crate::controller) fn uncount(&self, key: &Key, counted: &Kinds, outcome: &Outcome) {
+    pub(in crate::controller) fn uncount(
+        &self,
+        key: &Key,
+        counted: &LimitedKinds,
+        outcome: &Outcome,
+    ) {
         let unwritten = |result: &Result<(), _>| match result {
             Ok(()) => false,
             Err(failure) => limits::is_unwritten(failure),

@@ -1,8 +1,8 @@
 //! What was approved of a policy, and lets more pass than its limits: the plan of its active revision, and what is
 //! withheld.
 
-use super::{Controller, Limits};
-use crate::policies::active::{Active, Plan};
+use super::{ChangeLimits, Controller};
+use crate::policies::active::{Active, ApprovedCounts};
 use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -17,7 +17,7 @@ pub(super) struct ApprovedPlan {
     /// The revision that it was approved for.
     revision: Digest,
     /// How many primaries it changes.
-    changes: Plan,
+    changes: ApprovedCounts,
     /// When that revision became active, in seconds since 1970.
     since: i64,
 }
@@ -35,13 +35,13 @@ impl ApprovedPlan {
     }
 }
 
-impl Limits {
+impl ChangeLimits {
     /// A revision became active: what was approved for another one ends. Of its own plan, if that was approved, so much
     /// passes within an interval from now.
     pub(in crate::controller) fn begin(
         &self,
         revision: &Revision,
-        plan: Option<Plan>,
+        plan: Option<ApprovedCounts>,
         now_seconds: i64,
     ) {
         let (id, policy) = (revision.id(), &revision.policy);

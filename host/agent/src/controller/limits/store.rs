@@ -1,14 +1,14 @@
 //! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
 //! only. It holds numbers, no names of objects.
 
-use super::there::{There, Writer};
-use super::{Controller, Kept};
+use super::there::{EntryWriter, There};
+use super::{Controller, KeptPolicy};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use transom_api::KnownReason;
 use transom_core::failure::{Class, Failure};
-use transom_core::limits::{Ledger, Record, Verdict};
+use transom_core::limits::{Ledger, LimitRecord, LimitVerdict};
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::projection::path;
@@ -21,13 +21,13 @@ const MANAGER: &str = "limits";
 const ATTEMPTS: usize = 4;
 
 /// The place, and what is there.
-pub(super) struct Store {
+pub(super) struct LimitStore {
     place: Option<ObjectRef>,
     /// Held while it is read or written.
     pub(super) there: Mutex<There>,
 }
 
-impl Store {
+impl LimitStore {
     pub(super) fn new(place: Option<ObjectRef>) -> Self {
         Self {
             place,
@@ -44,10 +44,10 @@ impl Controller {
     pub(super) async fn record_for(
         &self,
         key: &Key,
-        admit: impl Fn() -> Option<Verdict>,
-    ) -> Result<Verdict, Failure> {
+        admit: impl Fn() -> Option<LimitVerdict>,
+    ) -> Result<LimitVerdict, Failure> {
         let Some(store) = &self.limits.store else {
-            return Ok(Verdict::Admitted(Default::default()));
+            return Ok(LimitVerdict::Admitted(Default::default()));
         };
         let mut there = store.there.lock().await;
         if let Some(failure) = there.failure() {
@@ -59,7 +59,7 @@ impl Controller {
             self.learn(store, &mut there).await?;
             self.open_ledger(&key.policy, &there)?;
             let record = match admit() {
-                Some(Verdict::Reserve(record)) => record,
+                Some(LimitVerdict::Reserve(record)) => record,
                 Some(verdict) => return Ok(verdict),
                 None => continue,
             };
@@ -74,7 +74,8 @@ impl Controller {
                 }
                 Err(failed) => return Err(there.fail(unrecorded(&failed))),
             };
-            if let Some(verdict) = admit().filter(|verdict| !matches!(verdict, Verdict::Reserve(_)))
+            if let Some(verdict) =
+                admit().filter(|verdict| !matches!(verdict, LimitVerdict::Reserve(_)))
             {
                 return Ok(verdict);
             }
@@ -90,7 +91,7 @@ impl Controller {
 
     /// Writes a record that ends a stop. A failure is repeated with the next look.
     pub(super) async fn save(&self, policy: &Arc<str>) {
-        let unsaved = |kept: &Kept| {
+        let unsaved = |kept: &KeptPolicy| {
             let now = kept.ledger.as_ref().and_then(Ledger::record).cloned();
             now.or(kept.unsaved.clone())
                 .filter(|_| kept.unsaved.is_some())
@@ -110,7 +111,7 @@ impl Controller {
     }
 
     /// Reads the ConfigMap if it is not known. What another replica recorded counts for all policies.
-    pub(super) async fn learn(&self, store: &Store, there: &mut There) -> Result<(), Failure> {
+    pub(super) async fn learn(&self, store: &LimitStore, there: &mut There) -> Result<(), Failure> {
         let Some(place) = store.place.as_ref().filter(|_| !there.known) else {
             there.known = true;
             return Ok(());
@@ -131,8 +132,8 @@ impl Controller {
             };
             match (writer(policy), record) {
                 // The ledger may be ahead of it, and knows for which primaries it counts.
-                (Writer::Nobody, _) => {}
-                (Writer::ThisReplica, Some(record)) => ledger.recorded(record),
+                (EntryWriter::Nobody, _) => {}
+                (EntryWriter::ThisReplica, Some(record)) => ledger.recorded(record),
                 (_, record) => ledger.found_again(record),
             }
         }
@@ -151,10 +152,10 @@ impl Controller {
 
     async fn write(
         &self,
-        store: &Store,
+        store: &LimitStore,
         there: &mut There,
         policy: &str,
-        record: &Record,
+        record: &LimitRecord,
     ) -> Result<(), WriteFailure> {
         self.put(store, there, policy, Some(record.text())).await
     }
@@ -162,7 +163,7 @@ impl Controller {
     /// Writes an entry, or removes it.
     pub(super) async fn put(
         &self,
-        store: &Store,
+        store: &LimitStore,
         there: &mut There,
         entry: &str,
         text: Option<String>,
@@ -212,7 +213,7 @@ impl Controller {
     fn drop_old(&self, data: &mut Map<String, Value>) -> Vec<String> {
         let (policies, now_seconds) = (self.limits.lock(), self.clock.now_seconds());
         let is_old = |policy: &String, text: &Value| {
-            let record = Record::parse(text.as_str().unwrap_or_default());
+            let record = LimitRecord::parse(text.as_str().unwrap_or_default());
             !policies.contains_key(policy.as_str())
                 && record.is_ok_and(|record| record.is_old(now_seconds))
         };

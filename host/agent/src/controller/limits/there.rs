@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
-use transom_core::limits::Record;
+use transom_core::limits::LimitRecord;
 use transom_core::object::Object;
 use transom_core::projection::path;
 
@@ -25,7 +25,7 @@ pub(super) struct There {
 
 /// Who wrote an entry since it was read or written last.
 #[derive(Debug, PartialEq)]
-pub(super) enum Writer {
+pub(super) enum EntryWriter {
     Nobody,
     /// This replica, by a write that got no answer.
     ThisReplica,
@@ -42,14 +42,14 @@ impl There {
     }
 
     /// What is recorded for a policy.
-    pub(super) fn record(&self, policy: &str) -> Result<Option<Record>, Failure> {
+    pub(super) fn record(&self, policy: &str) -> Result<Option<LimitRecord>, Failure> {
         let (Some(object), data) = (&self.object, self.data()) else {
             return Ok(None);
         };
         let Some(text) = data.get(policy) else {
             return Ok(None);
         };
-        Record::parse(text.as_str().unwrap_or_default())
+        LimitRecord::parse(text.as_str().unwrap_or_default())
             .map(Some)
             .map_err(|_| {
                 let message = format!(
@@ -87,7 +87,7 @@ impl There {
     }
 
     /// Takes it as it is now. Returns who wrote an entry as it is.
-    pub(super) fn found(&mut self, object: Option<Object>) -> impl Fn(&str) -> Writer + use<> {
+    pub(super) fn found(&mut self, object: Option<Object>) -> impl Fn(&str) -> EntryWriter + use<> {
         let (before, unanswered) = (self.data(), self.unanswered.take());
         (self.object, self.known) = (object, true);
         let now = self.data();
@@ -95,9 +95,9 @@ impl There {
             let now = now.get(entry).and_then(Value::as_str);
             let ours = unanswered.as_ref().filter(|(of, _)| of == entry);
             match ours {
-                _ if now == before.get(entry).and_then(Value::as_str) => Writer::Nobody,
-                Some((_, text)) if now == text.as_deref() => Writer::ThisReplica,
-                _ => Writer::Another,
+                _ if now == before.get(entry).and_then(Value::as_str) => EntryWriter::Nobody,
+                Some((_, text)) if now == text.as_deref() => EntryWriter::ThisReplica,
+                _ => EntryWriter::Another,
             }
         }
     }
@@ -129,16 +129,20 @@ mod tests {
         let writer = there.found(with(&[("a", "1"), ("b", "2"), ("c", "2")]));
         let all = ["a", "b", "c", "d"].map(&writer);
         let expected = [
-            Writer::Nobody,
-            Writer::ThisReplica,
-            Writer::Another,
-            Writer::Nobody,
+            EntryWriter::Nobody,
+            EntryWriter::ThisReplica,
+            EntryWriter::Another,
+            EntryWriter::Nobody,
         ];
         assert_eq!(all, expected);
-        assert_eq!(there.found(with(&[]))("b"), Writer::Another, "it is gone");
+        assert_eq!(
+            there.found(with(&[]))("b"),
+            EntryWriter::Another,
+            "it is gone"
+        );
         // Another replica may have led since, and written the same.
         there.unanswered = Some(("b".to_owned(), Some("2".to_owned())));
         there.outdate();
-        assert_eq!(there.found(with(&[("b", "2")]))("b"), Writer::Another);
+        assert_eq!(there.found(with(&[("b", "2")]))("b"), EntryWriter::Another);
     }
 }

@@ -16,8 +16,8 @@ pub(crate) struct LastResult {
     pub(crate) message: String,
     /// How many reconciles in a row failed.
     pub(crate) failures: u32,
-    /// Whether it is tried again before its time, because something became readable. That attempt counts for the back-off
-    /// as the one that it repeats.
+    /// Whether it is tried again before its time, because something became readable. That attempt counts for the
+    /// back-off as the one that it repeats.
     pub(crate) tried_early: bool,
     /// Whether what failed may succeed once something of the server can be read again.
     pub(crate) awaits_server: bool,

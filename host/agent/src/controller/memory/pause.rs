@@ -11,8 +11,8 @@ const COUNTED: usize = 64 * 4;
 /// The pause of a swap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// The longest lock. With thousands of locks it is one that the kernel interrupted: even one that only looks up a key
-    /// takes a hundred microseconds then.
+    /// The longest lock. With thousands of locks it is one that the kernel interrupted: even one that only looks up a
+    /// key takes a hundred microseconds then.
     pub(crate) longest: Duration,
     /// What 999 of 1,000 locks did not exceed, rounded up by at most a quarter.
     pub(crate) p999: Duration,

@@ -1,5 +1,5 @@
-//! [`Memory`] behind its lock. Whoever looks at every primary of a policy takes the lock for a few of them at a time, so
-//! that a reconcile waits for a few at most; what comes or goes meanwhile may be missed.
+//! [`Memory`] behind its lock. Whoever looks at every primary of a policy takes the lock for a few of them at a time,
+//! so that a reconcile waits for a few at most; what comes or goes meanwhile may be missed.
 
 use super::pause::{Locks, Pause};
 use super::{LastResult, Memory};
@@ -23,7 +23,8 @@ const COPIED: usize = 2;
 /// The memory behind its lock.
 pub(crate) struct SharedMemory {
     memory: Mutex<Memory>,
-    /// The memory's contentions, which have a lock of their own: a plan takes longer than all else that needs the memory.
+    /// The memory's contentions, which have a lock of their own: a plan takes longer than all else that needs the
+    /// memory.
     pub(crate) contentions: Arc<Contentions>,
     /// How many measure for how long it is locked.
     measured: AtomicUsize,
@@ -41,8 +42,8 @@ pub(crate) struct Locked<'a> {
     since: Option<(Duration, &'a Locks)>,
 }
 
-/// Measures for how long the memory is locked at a time, by anyone, until it is dropped: the processor time of whoever holds
-/// the lock. That the kernel gives the processor to others meanwhile has other causes.
+/// Measures for how long the memory is locked at a time, by anyone, until it is dropped: the processor time of whoever
+/// holds the lock. That the kernel gives the processor to others meanwhile has other causes.
 pub(crate) struct Measure<'a>(&'a SharedMemory);
 
 impl Default for SharedMemory {
@@ -167,7 +168,8 @@ impl SharedMemory {
         (ownership, outputs)
     }
 
-    /// Takes the lock until a piece is the last one: it is given where to go on, and gives the last key that it looked at.
+    /// Takes the lock until a piece is the last one: it is given where to go on, and gives the last key that it looked
+    /// at.
     fn in_pieces(&self, policy: &str, mut piece: impl FnMut(&Memory, Bound<Key>) -> Option<Key>) {
         let mut last = None;
         loop {
@@ -240,8 +242,8 @@ mod tests {
         ObjectRef::local("v1", "Secret", Some(policy), &name.to_string())
     }
 
-    /// Three policies whose primaries all have a result, an output and a target; and one of `b` that is gone and left an
-    /// output behind.
+    /// Three policies whose primaries all have a result, an output and a target; and one of `b` that is gone and left
+    /// an output behind.
     fn memory() -> SharedMemory {
         let shared = SharedMemory::default();
         let mut memory = shared.lock();

@@ -39,8 +39,8 @@ impl Memory {
         failed
     }
 
-    /// Whether a primary is reconciled again because of its own write, if that was news. A guest whose answer changes with each
-    /// of its writes would go on for ever: after some in a row it waits for something else.
+    /// Whether a primary is reconciled again because of its own write, if that was news. A guest whose answer changes
+    /// with each of its writes would go on for ever: after some in a row it waits for something else.
     pub(crate) fn wakes_itself(&mut self, key: &Key, news: bool) -> bool {
         if !news {
             self.own_wakes.remove(key);
@@ -63,8 +63,9 @@ impl Memory {
         ours.map(|(_, last)| *last = Some(observed())).is_some()
     }
 
-    /// Ends a key's write of an object, successful or not; `left` is the object now with its fingerprint, if known. True when
-    /// a watch reported another state of the object meanwhile, or one that cannot be compared because this one is unknown.
+    /// Ends a key's write of an object, successful or not; `left` is the object now with its fingerprint, if known.
+    /// True when a watch reported another state of the object meanwhile, or one that cannot be compared because this
+    /// one is unknown.
     pub(crate) fn end_of_write(
         &mut self,
         key: &Key,
@@ -84,7 +85,8 @@ impl Memory {
         observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
     }
 
-    /// Records a successful step, and how it left the object; returns the other reconciles that depend on what it wrote.
+    /// Records a successful step, and how it left the object; returns the other reconciles that depend on what it
+    /// wrote.
     pub(crate) fn wrote(&mut self, key: &Key, step: &Step, done: &StepOutcome) -> Vec<Key> {
         let target = step.target();
         if let Some(written) = &mut self.written {
@@ -112,7 +114,8 @@ impl Memory {
     }
 }
 
-/// An object as a successful step left it, as far as that is known; `None` for one that was deleted, which watches tell.
+/// An object as a successful step left it, as far as that is known; `None` for one that was deleted, which watches
+/// tell.
 pub(crate) fn written<'a>(step: &'a Step, left: Option<&'a Object>) -> Option<Observed<'a>> {
     match (left, step) {
         (_, Step::Delete { .. }) => None,
@@ -130,7 +133,7 @@ mod tests {
     use serde_json::json;
     use transom_api::policy::LabelOperator;
     use transom_core::contract::decide::{Absence, Form, LabelTerm, Need, Wake};
-    use transom_core::inputs::sets::{Question, SeenSet};
+    use transom_core::inputs::sets::{SeenSet, SetQuestion};
 
     #[test]
     fn a_failed_write_of_a_policy_goes_with_it() {
@@ -173,7 +176,7 @@ mod tests {
             absence: Absence::Fine,
             wake: Wake::Change,
         };
-        let question = Arc::new(Question::how_many(&need, &labels).unwrap());
+        let question = Arc::new(SetQuestion::how_many(&need, &labels).unwrap());
         let seen = SeenSet::pending(question, Wake::Change).with(Arc::default());
         let [counts, writes] = ["counts", "writes"].map(|name| Key::new(&name.into(), &place));
         let mut memory = Memory::default();

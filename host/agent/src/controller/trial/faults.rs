@@ -1,6 +1,6 @@
 //! Counts the primaries that fail by a fault of a guest, against those that do so under the active revision.
 
-use super::Tried;
+use super::TriedPrimary;
 use crate::controller::memory::{LastResult, SharedMemory};
 use std::collections::BTreeMap;
 use transom_api::KnownReason;
@@ -17,13 +17,13 @@ pub(super) fn fault(result: &LastResult) -> Option<KnownReason> {
 }
 
 /// For how many primaries the guest fails by its own fault, and that of the active revision does not.
-pub(super) fn failures(tried: &BTreeMap<Key, Tried>, live: &SharedMemory) -> usize {
-    let failed = |(_, one): &(&Key, &Tried)| fault(&one.result).is_some();
+pub(super) fn failures(tried: &BTreeMap<Key, TriedPrimary>, live: &SharedMemory) -> usize {
+    let failed = |(_, one): &(&Key, &TriedPrimary)| fault(&one.result).is_some();
     new_faults(tried.iter().filter(failed).map(|(key, _)| key), live)
 }
 
-/// How many of these primaries do not fail under the active revision. The lock is taken for each, so that the reconciles of
-/// the active revision go on.
+/// How many of these primaries do not fail under the active revision. The lock is taken for each, so that the
+/// reconciles of the active revision go on.
 pub(super) fn new_faults<'a>(failing: impl Iterator<Item = &'a Key>, live: &SharedMemory) -> usize {
     let is_new = |key: &&Key| {
         let memory = live.lock();

@@ -1,7 +1,7 @@
-//! What a trial found right as it is: noted while other things change, and taken over at the swap, so that only the other
-//! primaries are reconciled.
+//! What a trial found right as it is: noted while other things change, and taken over at the swap, so that only the
+//! other primaries are reconciled.
 
-use super::Tried;
+use super::TriedPrimary;
 use crate::controller::Controller;
 use crate::controller::queue::Queued;
 use crate::controller::workqueue::Workqueue;
@@ -38,8 +38,8 @@ impl Rehearsals {
         }
     }
 
-    /// An object changed, or may have; `version` is the one that it has now, if that is known. Told before any reconcile
-    /// that depends on it is enqueued.
+    /// An object changed, or may have; `version` is the one that it has now, if that is known. Told before any
+    /// reconcile that depends on it is enqueued.
     pub(in crate::controller) fn changed(&self, object: &ObjectRef, version: Option<&str>) {
         self.each(|one| one.changed(object, version));
     }
@@ -57,8 +57,9 @@ impl Rehearsals {
 }
 
 impl Controller {
-    /// Keeps what this agent of a trial found right as it is. Moved, not copied: it is as large as the trial itself was.
-    pub(super) fn settle(&self, rehearsed: &Rehearsed, tried: BTreeMap<Key, Tried>) {
+    /// Keeps what this agent of a trial found right as it is. Moved, not copied: it is as large as the trial itself
+    /// was.
+    pub(super) fn settle(&self, rehearsed: &Rehearsed, tried: BTreeMap<Key, TriedPrimary>) {
         let (mut memory, now_seconds) = (self.memory.lock(), self.clock.now_seconds());
         for (key, tried) in tried {
             // Of a set, an object that is new would not be noticed.
@@ -86,8 +87,9 @@ impl Controller {
         }
     }
 
-    /// Takes over what the trial of the active revision found for a primary; false when it has to be reconciled. Otherwise
-    /// it is as if the active revision had reconciled it: from now on every change of what it rests on counts for it.
+    /// Takes over what the trial of the active revision found for a primary; false when it has to be reconciled.
+    /// Otherwise it is as if the active revision had reconciled it: from now on every change of what it rests on counts
+    /// for it.
     pub(in crate::controller) fn take_over(
         &self,
         queue: &Workqueue,
@@ -99,7 +101,8 @@ impl Controller {
             return false;
         }
         let settled = {
-            // Whoever tells of a change tells the rehearsal first, and then takes the memory: it is noticed in one of them.
+            // Whoever tells of a change tells the rehearsal first, and then takes the memory: it is noticed in one of
+            // them.
             let mut memory = self.memory.lock();
             let Some(mut settled) = rehearsed.locked().take(key) else {
                 return false;

@@ -10,18 +10,18 @@ const NAMED: usize = 3;
 
 /// What a trial found for one primary.
 #[derive(PartialEq)]
-pub(super) struct Tried {
+pub(super) struct TriedPrimary {
     pub(super) account: Account,
     pub(super) result: LastResult,
 }
 
-impl Tried {
+impl TriedPrimary {
     pub(super) fn writes(&self) -> bool {
         !self.account.writes.changes.is_empty()
     }
 
-    /// How two answers to the same question differ; `None` when they do not, or are none. An object that changed between
-    /// two passes is another question.
+    /// How two answers to the same question differ; `None` when they do not, or are none. An object that changed
+    /// between two passes is another question.
     pub(super) fn contradiction(&self, other: &Self) -> Option<String> {
         let same_question = self.account.inputs == other.account.inputs;
         if !same_question || !self.is_answer() || !other.is_answer() || self.answers_like(other) {
@@ -56,7 +56,7 @@ fn outcome(result: &LastResult) -> String {
 }
 
 /// What a reconcile would write; of equal words the content differs.
-fn written(tried: &Tried) -> String {
+fn written(tried: &TriedPrimary) -> String {
     let changes = tried.account.writes.changes.iter().take(NAMED);
     let changes: Vec<_> = changes.map(ToString::to_string).collect();
     match changes.is_empty() {
@@ -73,12 +73,12 @@ pub(super) fn is_unreachable(last: &LastResult) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::account::Read;
+    use crate::controller::account::ReadObject;
     use transom_api::KnownReason;
     use transom_core::reference::ObjectRef;
 
-    fn tried(inputs: &[Read], class: Class, reason: KnownReason) -> Tried {
-        Tried {
+    fn tried(inputs: &[ReadObject], class: Class, reason: KnownReason) -> TriedPrimary {
+        TriedPrimary {
             account: Account {
                 inputs: inputs.to_vec(),
                 ..Account::default()
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn only_answers_of_a_guest_contradict_each_other() {
-        let primary = [Read {
+        let primary = [ReadObject {
             role: "primary".to_owned(),
             object: ObjectRef::local("v1", "Thing", None, "a"),
             version: Some("1".to_owned()),

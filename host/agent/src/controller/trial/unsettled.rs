@@ -1,6 +1,6 @@
 //! Whether a candidate comes to rest: it is tried as if it had written what it would write.
 
-use super::Tried;
+use super::TriedPrimary;
 use crate::controller::Controller;
 use crate::controller::memory::SharedMemory;
 use crate::controller::workqueue::Workqueue;
@@ -9,7 +9,8 @@ use transom_core::reference::ObjectRef;
 use transom_core::rollout::rest::{Pace, Rest};
 use transom_core::work::Key;
 
-/// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in memory.
+/// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in
+/// memory.
 const WRITTEN: usize = 500;
 /// How often a primary has to be written again and again to count.
 const TWICE: usize = 2;
@@ -17,13 +18,13 @@ const TWICE: usize = 2;
 const PASSES: usize = 100;
 
 impl Controller {
-    /// The primaries for which a candidate never comes to rest when it sees what it wrote. An object that changes meanwhile
-    /// may look like one, so only those count that do it twice, given the same inputs.
+    /// The primaries for which a candidate never comes to rest when it sees what it wrote. An object that changes
+    /// meanwhile may look like one, so only those count that do it twice, given the same inputs.
     pub(super) async fn unsettled(
         &self,
         queue: &Workqueue,
         live: &SharedMemory,
-        first: &BTreeMap<Key, Tried>,
+        first: &BTreeMap<Key, TriedPrimary>,
     ) -> Vec<ObjectRef> {
         let Some(overlay) = &self.trial else {
             return Vec::new();
@@ -55,7 +56,7 @@ impl Controller {
         &self,
         queue: &Workqueue,
         live: &SharedMemory,
-        mut tried: BTreeMap<Key, Tried>,
+        mut tried: BTreeMap<Key, TriedPrimary>,
     ) -> Vec<Key> {
         let (mut rest, mut restless) = (Rest::default(), Vec::new());
         for _ in 0..PASSES {

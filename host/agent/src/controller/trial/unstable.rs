@@ -1,6 +1,6 @@
 //! Whether a candidate gives two answers to the same question.
 
-use super::Tried;
+use super::TriedPrimary;
 use super::faults::fault;
 use crate::controller::Controller;
 use crate::controller::memory::SharedMemory;
@@ -12,8 +12,8 @@ use transom_core::work::Key;
 /// The primaries for which two passes contradict each other, and how. A guest that fails in one of them is not to blame
 /// for that: it may only be slow now and then.
 pub(super) fn contradictions(
-    one: &BTreeMap<Key, Tried>,
-    other: &BTreeMap<Key, Tried>,
+    one: &BTreeMap<Key, TriedPrimary>,
+    other: &BTreeMap<Key, TriedPrimary>,
 ) -> BTreeMap<Key, String> {
     let pairs = one
         .iter()
@@ -25,8 +25,8 @@ pub(super) fn contradictions(
 }
 
 impl Controller {
-    /// Of the primaries for which two passes contradicted each other: those for which two more passes do so as well, and
-    /// how. Something may have changed between two passes that no version of an object tells.
+    /// Of the primaries for which two passes contradicted each other: those for which two more passes do so as well,
+    /// and how. Something may have changed between two passes that no version of an object tells.
     pub(super) async fn unstable(
         &self,
         queue: &Workqueue,

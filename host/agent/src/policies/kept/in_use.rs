@@ -1,8 +1,8 @@
-//! Which components policies use: those of their active and previous revisions by the history, and those that work or were
-//! loaded just now. None of them is removed to make room.
+//! Which components policies use: those of their active and previous revisions by the history, and those that work or
+//! were loaded just now. None of them is removed to make room.
 
 use std::collections::{BTreeMap, BTreeSet};
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::{History, RevisionRecord};
 
 /// How many revisions of a history may have to work again at once: the active one and the one before.
 const REVISIONS: usize = 2;
@@ -56,7 +56,7 @@ impl InUse {
 }
 
 /// The components of a kept revision.
-fn digests(record: &Record) -> impl Iterator<Item = String> {
+fn digests(record: &RevisionRecord) -> impl Iterator<Item = String> {
     [Some(&record.decide), record.trigger.as_ref()]
         .into_iter()
         .flatten()

@@ -1,7 +1,7 @@
 //! Keeps what was loaded. Room is made by removing what no policy uses.
 
 use super::names::{beside, digest_of, file, key, name, origin, verified};
-use super::{ALL_EVIDENCE_BYTES, Asker, Kept, Most, RECORD_BYTES, RECORDS, Record};
+use super::{ALL_EVIDENCE_BYTES, Asker, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use transom_artifacts::signature::Evidence;
@@ -28,7 +28,7 @@ impl fmt::Display for NoRoom {
     }
 }
 
-impl Kept {
+impl KeptComponents {
     /// Never removes what the active and previous revisions of these policies use, from now on; nor what was loaded.
     pub(in crate::policies) fn use_histories(&self, histories: &BTreeMap<String, History>) {
         self.in_use.locked().kept(histories);
@@ -49,7 +49,8 @@ impl Kept {
         self.in_use.locked().forget(policy);
     }
 
-    /// Writes the bytes of a component that a policy has loaded, unless they are there, and from where; makes room for them.
+    /// Writes the bytes of a component that a policy has loaded, unless they are there, and from where; makes room for
+    /// them.
     ///
     /// # Errors
     /// When a new component finds no room. One that a policy uses already is not kept then, and works all the same.
@@ -125,7 +126,7 @@ impl Kept {
         let in_use = self.in_use.locked();
         let is_spared = |name: &str| {
             let record = folder.read(name, RECORD_BYTES).ok();
-            let record = record.and_then(|text| serde_json::from_slice::<Record>(&text).ok());
+            let record = record.and_then(|text| serde_json::from_slice::<LoadRecord>(&text).ok());
             record.is_some_and(|record| in_use.has(&record.digest))
         };
         folder.prune(RECORDS, u64::MAX, is_spared);
@@ -166,7 +167,7 @@ impl Kept {
         if asker.digest.is_some_and(|digest| digest != artifact.digest) {
             return Ok(());
         }
-        let record = Record {
+        let record = LoadRecord {
             component: key.clone(),
             digest: artifact.digest.clone(),
             manifest: manifest.map(str::to_owned),
@@ -179,7 +180,8 @@ impl Kept {
         self.keep_bytes(component, asker, artifact)?;
         let mut known = self.known.locked();
         // Another policy may have pulled the tag meanwhile.
-        let first = |before: &Record| component.image().is_none() || before.digest == record.digest;
+        let first =
+            |before: &LoadRecord| component.image().is_none() || before.digest == record.digest;
         if !known.get(&key).is_none_or(first) {
             return Ok(());
         }

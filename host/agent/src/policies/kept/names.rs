@@ -5,8 +5,8 @@ use transom_artifacts::Location;
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
 
-/// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with a
-/// digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
+/// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with
+/// a digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
 pub(super) fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<String> {
     match component.image() {
         Some(image) => {
@@ -21,8 +21,8 @@ pub(super) fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) ->
     }
 }
 
-/// From where a component is loaded, as precisely as its source is allowed: the repository, the keys of ConfigMaps of the
-/// policy's cluster, the file below its folder. `None` for one that cannot be loaded from a file.
+/// From where a component is loaded, as precisely as its source is allowed: the repository, the keys of ConfigMaps of
+/// the policy's cluster, the file below its folder. `None` for one that cannot be loaded from a file.
 pub(super) fn origin(component: &Location, asker: Asker<'_>) -> Option<String> {
     match component {
         Location::Builtin(_) => None,
@@ -44,8 +44,8 @@ pub(super) fn beside(digest: &str, what: &str) -> String {
     format!("{digest}-{}", file(what, "json"))
 }
 
-/// The files of what verified a component: for this policy, because others may demand other signatures, and for whichever
-/// policy loaded it last from there.
+/// The files of what verified a component: for this policy, because others may demand other signatures, and for
+/// whichever policy loaded it last from there.
 pub(super) fn verified(
     digest: &str,
     component: &Location,
@@ -57,8 +57,8 @@ pub(super) fn verified(
     Some([own, beside(digest, &origin)])
 }
 
-/// The files that may hold what verifies a component for a policy, the best first. The last one is what earlier versions of
-/// the agent wrote.
+/// The files that may hold what verifies a component for a policy, the best first. The last one is what earlier
+/// versions of the agent wrote.
 pub(super) fn evidence_names(
     digest: &str,
     component: &Location,

@@ -2,17 +2,17 @@
 
 use super::Job;
 use super::run::bug;
-use crate::policies::cases::Passed;
+use crate::policies::cases::CasesPassed;
 use crate::policies::components::Components;
-use crate::policies::load::{self, Loaded, Unloaded};
+use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::revisions;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 use transom_api::KnownReason;
-use transom_artifacts::Gathered;
+use transom_artifacts::GatheredComponents;
 use transom_core::policy::Policy;
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::{History, RevisionRecord};
 use transom_engine::Engine;
 
 /// How far the restoring of the revision is that was active when the agent ended.
@@ -25,24 +25,25 @@ pub(in crate::policies) enum Restoring {
     Next,
     /// It was restored and handed over.
     Done,
-    /// The newest components were handed over as well. Only the revision before the active one is still to be pulled, which
-    /// nothing waits for.
+    /// The newest components were handed over as well. Only the revision before the active one is still to be pulled,
+    /// which nothing waits for.
     Before,
     /// It could not be restored; whether another try may do it.
     Failed(bool),
 }
 
-/// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it cannot be
-/// restored.
+/// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it cannot
+/// be restored.
 pub(super) fn restored(
     engine: &Engine,
     components: &Components,
     job: &Job,
-    gathered: &Gathered,
-    newest: Option<&Loaded>,
-) -> Result<Option<Loaded>, Unloaded> {
+    gathered: &GatheredComponents,
+    newest: Option<&LoadedPolicy>,
+) -> Result<Option<LoadedPolicy>, Unloaded> {
     let recorded = job.history.as_ref().and_then(History::active);
-    let other = |record: &&Record| newest.is_none_or(|newest| newest.revision.id() != record.id);
+    let other =
+        |record: &&RevisionRecord| newest.is_none_or(|newest| newest.revision.id() != record.id);
     match recorded.filter(other) {
         Some(record) => restore(engine, components, job, gathered, record),
         None => Ok(None),
@@ -50,7 +51,7 @@ pub(super) fn restored(
 }
 
 /// The revision before the active one, where the faults of that one are watched.
-pub(super) fn watched_before(history: &History) -> Option<&Record> {
+pub(super) fn watched_before(history: &History) -> Option<&RevisionRecord> {
     let watched = history.active()?.probation.is_some();
     history.previous().filter(|_| watched)
 }
@@ -70,8 +71,8 @@ pub(super) fn before(
     engine: &Engine,
     components: &Components,
     job: &Job,
-    gathered: &Gathered,
-) -> Result<Option<Loaded>, Unloaded> {
+    gathered: &GatheredComponents,
+) -> Result<Option<LoadedPolicy>, Unloaded> {
     match job.history.as_ref().and_then(watched_before) {
         // Without it the active one works on, and cannot be taken back.
         Some(record) => match restore(engine, components, job, gathered, record) {
@@ -90,9 +91,9 @@ fn restore(
     engine: &Engine,
     components: &Components,
     job: &Job,
-    gathered: &Gathered,
-    record: &Record,
-) -> Result<Option<Loaded>, Unloaded> {
+    gathered: &GatheredComponents,
+    record: &RevisionRecord,
+) -> Result<Option<LoadedPolicy>, Unloaded> {
     match tried(engine, components, job, gathered, record) {
         Err(Unloaded::Refused(refusal)) if refusal.reason != KnownReason::EngineBusy => Ok(None),
         restored => restored.map(Some),
@@ -107,9 +108,9 @@ pub(super) fn tried(
     engine: &Engine,
     components: &Components,
     job: &Job,
-    gathered: &Gathered,
-    record: &Record,
-) -> Result<Loaded, Unloaded> {
+    gathered: &GatheredComponents,
+    record: &RevisionRecord,
+) -> Result<LoadedPolicy, Unloaded> {
     let wanted = (job.policy.as_ref(), &job.wanted);
     let restore = || revisions::restore(engine, components, wanted, gathered, record);
     let restored = catch_unwind(AssertUnwindSafe(restore));
@@ -121,8 +122,8 @@ pub(super) fn earlier(
     engine: &Engine,
     components: &Components,
     (job, policy): (&Job, &Policy),
-    gathered: &Gathered,
-) -> Result<Option<Loaded>, Unloaded> {
+    gathered: &GatheredComponents,
+) -> Result<Option<LoadedPolicy>, Unloaded> {
     if !job.first {
         return Ok(None);
     }
@@ -137,16 +138,16 @@ pub(super) fn earlier(
         return Ok(None);
     };
     // The trusted keys are those of now.
-    let gathered = Gathered {
+    let gathered = GatheredComponents {
         kept,
         objects: gathered.objects.clone(),
-        ..Gathered::default()
+        ..GatheredComponents::default()
     };
     let inputs = load::Inputs {
         sources: components.sources(),
         base: &job.wanted.base,
         gathered: &gathered,
-        passed: Passed::All,
+        passed: CasesPassed::All,
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     match catch_unwind(AssertUnwindSafe(load)) {

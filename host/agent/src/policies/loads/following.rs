@@ -1,23 +1,23 @@
-//! The revision before the active one, which may have to work again: where its registry has to be asked, that is done after
-//! all else is handed over, and nothing waits for it.
+//! The revision before the active one, which may have to work again: where its registry has to be asked, that is done
+//! after all else is handed over, and nothing waits for it.
 
 use super::earlier::{is_watched, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
-use super::{Before, Done, Job, Ran, Restoring, retry_at};
+use super::{Before, Job, JobResult, Ran, Restoring, retry_at};
 use crate::policies::components::Components;
-use crate::policies::load::{Loaded, Unloaded};
+use crate::policies::load::{LoadedPolicy, Unloaded};
 use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_artifacts::Gathered;
+use transom_artifacts::GatheredComponents;
 use transom_core::catalogue::Refusal;
 use transom_core::rollout;
-use transom_core::rollout::history::Record;
+use transom_core::rollout::history::RevisionRecord;
 use transom_core::signal::PolicySignal;
 use transom_engine::Engine;
 
 /// Ends a job; it is queued once more for the revision before the active one, if that is still to be pulled.
-pub(super) fn after(components: &Components, job: Job, done: Box<Done>) -> Ran {
+pub(super) fn after(components: &Components, job: Job, done: Box<JobResult>) -> Ran {
     let history = job.history.as_ref().filter(|history| is_watched(history));
     let is_lacking = job.lacks_before && history.and_then(watched_before).is_some();
     if job.restoring != Restoring::Done || !is_lacking {
@@ -34,13 +34,13 @@ pub(super) async fn read(components: &Components, mut job: Job) -> Ran {
     let before = job.wanted.of_earlier(unkept_before(components, &job));
     job.earlier = components.read(&before, true).await;
     // Nothing else is read.
-    job.gathered = Some(Gathered::default());
+    job.gathered = Some(GatheredComponents::default());
     Ran::Again(Box::new(job))
 }
 
 /// Restores it. When it cannot be had now, it is tried again as long as the active one is watched.
 pub(super) fn restore(engine: &Engine, components: &Components, mut job: Job) -> Ran {
-    let nothing = Gathered::default();
+    let nothing = GatheredComponents::default();
     let read = job.earlier.as_ref().unwrap_or(&nothing);
     let record = job.history.as_ref().and_then(watched_before);
     let before = record.map(|record| (tried(engine, components, &job, read, record), record));
@@ -69,7 +69,7 @@ pub(super) fn restore(engine: &Engine, components: &Components, mut job: Job) ->
 }
 
 /// Hands it over.
-fn give(components: &Components, job: &Job, before: Option<Loaded>) -> Ran {
+fn give(components: &Components, job: &Job, before: Option<LoadedPolicy>) -> Ran {
     if before.is_some() {
         keep_earlier(components, job);
     }
@@ -91,7 +91,7 @@ fn later(job: Job) -> Ran {
 }
 
 /// Tells why it cannot be had now.
-fn tell(job: &Job, record: &Record, refusal: Refusal, again: bool) {
+fn tell(job: &Job, record: &RevisionRecord, refusal: Refusal, again: bool) {
     let before = rollout::short(&record.id);
     let goes_on = match again {
         true => "it is tried again as long as the active one is watched",

@@ -1,14 +1,14 @@
 //! What is known of the load of one policy while it waits and runs.
 
 use super::Restoring;
-use crate::policies::wanted::Wanted;
+use crate::policies::wanted::WantedReads;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::Instant;
-use transom_artifacts::{Gathered, Location};
+use transom_artifacts::{GatheredComponents, Location};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::{History, RevisionRecord};
 
 /// A policy whose guests are to be fetched and compiled.
 pub(in crate::policies) struct Job {
@@ -19,9 +19,9 @@ pub(in crate::policies) struct Job {
     /// Why the newest manifest is refused, if it is. Then only the revision that was active is restored.
     pub(in crate::policies) refusal: Option<Refusal>,
     /// What is read for it.
-    pub(in crate::policies) wanted: Wanted,
+    pub(in crate::policies) wanted: WantedReads,
     /// What lies in a cluster, once it is read.
-    pub(in crate::policies) gathered: Option<Gathered>,
+    pub(in crate::policies) gathered: Option<GatheredComponents>,
     /// Whether it was found to take long.
     pub(in crate::policies) slow: bool,
     /// Whether no revision of the policy is active: then what an earlier run loaded is better than nothing.
@@ -37,7 +37,7 @@ pub(in crate::policies) struct Job {
     /// Whether they are still to be read.
     pub(in crate::policies) recalls: bool,
     /// What lies where their components were loaded from, if these were not kept.
-    pub(in crate::policies) earlier: Option<Gathered>,
+    pub(in crate::policies) earlier: Option<GatheredComponents>,
     /// Whether the revision before the active one is still to be pulled, once that one is restored.
     pub(in crate::policies) lacks_before: bool,
     /// How far the restoring of the revision is that was active.
@@ -50,7 +50,7 @@ pub(in crate::policies) struct Job {
 
 impl Job {
     /// A job of which nothing is read yet.
-    pub(in crate::policies) fn new(number: u64, name: &Arc<str>, wanted: Wanted) -> Self {
+    pub(in crate::policies) fn new(number: u64, name: &Arc<str>, wanted: WantedReads) -> Self {
         Self {
             number,
             name: Arc::clone(name),
@@ -74,7 +74,7 @@ impl Job {
     }
 
     /// The revision that was active when the agent ended, once the history is read.
-    pub(super) fn active(&self) -> Option<&Record> {
+    pub(super) fn active(&self) -> Option<&RevisionRecord> {
         self.history.as_ref().and_then(History::active)
     }
 

@@ -1,24 +1,24 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
 use super::earlier::{before, earlier, is_watched, restored, watched_before};
-use super::{Done, Job, Ran, Restored, Restoring, following};
-use crate::policies::cases::Passed;
+use super::{Job, JobResult, Ran, Restored, Restoring, following};
+use crate::policies::cases::CasesPassed;
 use crate::policies::components::{self, Components};
-use crate::policies::load::{self, Loaded, Unloaded};
+use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::revisions;
 use crate::policies::wanted::Earlier;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_artifacts::{Gathered, Location, Unread};
+use transom_artifacts::{GatheredComponents, Location, Unread};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
-/// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns out to
-/// be needed. What was active comes first: a registry that holds only newer components may be slow or gone.
+/// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns
+/// out to be needed. What was active comes first: a registry that holds only newer components may be slow or gone.
 pub(super) async fn read(components: Components, mut job: Job) -> Ran {
     if job.follows() {
         return following::read(&components, job).await;
@@ -54,8 +54,9 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
     Ok(())
 }
 
-/// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder for
-/// that may be gone with an earlier pod. Returns false when registries have to be asked for those of the active one.
+/// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder
+/// for that may be gone with an earlier pod. Returns false when registries have to be asked for those of the active
+/// one.
 async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     let both = job.wanted.of_earlier(unkept(components, job));
     // The newest manifest trusts the same keys, which may have been read for it.
@@ -84,8 +85,8 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     false
 }
 
-/// The components of the revisions that are to be restored, if they were not kept. Where both lie at one place, that of the
-/// active one counts.
+/// The components of the revisions that are to be restored, if they were not kept. Where both lie at one place, that of
+/// the active one counts.
 fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
     let history = job.history.iter();
     // What comes later replaces what came before.
@@ -116,7 +117,7 @@ pub(super) fn keep_earlier(components: &Components, job: &Job) {
 /// A policy whose history cannot be read, or not be restored now: it is loaded again later.
 fn unrecalled(job: Job, refusal: Refusal) -> Ran {
     let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
-    Ran::Done(Box::new(Done {
+    Ran::Done(Box::new(JobResult {
         policy: Arc::clone(&job.name),
         number: job.number,
         result: Err(job.refusal.unwrap_or(refusal)),
@@ -133,7 +134,7 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
 
 /// Restores what was active, before the newest components are read.
 fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran {
-    let nothing = Gathered::default();
+    let nothing = GatheredComponents::default();
     let read = job.earlier.as_ref().unwrap_or(&nothing);
     let earlier = restored(engine, components, &job, read, None)
         .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)));
@@ -200,7 +201,10 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
     };
-    let is_unread = job.earlier.as_ref().is_some_and(Gathered::is_incomplete);
+    let is_unread = job
+        .earlier
+        .as_ref()
+        .is_some_and(GatheredComponents::is_incomplete);
     let unread = match job.restoring {
         Restoring::Done => false,
         restoring => is_unread || restoring == Restoring::Failed(true),
@@ -209,7 +213,7 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let incomplete = gathered.is_incomplete()
         || gathered.has_tags()
         || refusal.is_some_and(|refusal| may_pass(&job, refusal));
-    let done = Box::new(Done {
+    let done = Box::new(JobResult {
         policy: Arc::clone(&job.name),
         number: job.number,
         result,
@@ -231,9 +235,9 @@ fn restored_with(
     engine: &Engine,
     components: &Components,
     job: &Job,
-    gathered: &Gathered,
-    newest: Option<&Loaded>,
-) -> Result<(Option<Loaded>, Option<Loaded>), Unloaded> {
+    gathered: &GatheredComponents,
+    newest: Option<&LoadedPolicy>,
+) -> Result<(Option<LoadedPolicy>, Option<LoadedPolicy>), Unloaded> {
     if job.restoring != Restoring::WithNewest {
         return Ok((None, None));
     }
@@ -246,9 +250,9 @@ fn restored_with(
     Ok((restored, before(engine, components, job, read)?))
 }
 
-/// Takes components that the policy demands by their digest from what was loaded before, as for a rollback: other bytes lie
-/// at their places now.
-fn take_demanded(components: &Components, job: &Job, gathered: &mut Gathered) {
+/// Takes components that the policy demands by their digest from what was loaded before, as for a rollback: other bytes
+/// lie at their places now.
+fn take_demanded(components: &Components, job: &Job, gathered: &mut GatheredComponents) {
     for component in &job.wanted.components {
         let asker = job.wanted.asker(component);
         let demanded = asker.digest;
@@ -270,9 +274,9 @@ fn again(mut job: Job) -> Ran {
     Ran::Again(Box::new(job))
 }
 
-/// What became of the newest manifest: its revision, or one with the components of an earlier run and why its own cannot be
-/// loaded, or only why.
-type Newest = (Result<Loaded, Refusal>, Option<Refusal>);
+/// What became of the newest manifest: its revision, or one with the components of an earlier run and why its own
+/// cannot be loaded, or only why.
+type Newest = (Result<LoadedPolicy, Refusal>, Option<Refusal>);
 
 /// Loads the newest manifest.
 ///
@@ -282,14 +286,14 @@ fn load_newest(
     engine: &Engine,
     components: &Components,
     (job, policy): (&Job, &Policy),
-    gathered: &Gathered,
+    gathered: &GatheredComponents,
 ) -> Result<Newest, Unloaded> {
     let active = job.history.as_ref().and_then(History::active);
     let inputs = load::Inputs {
         sources: components.sources(),
         base: &job.wanted.base,
         gathered,
-        passed: active.map_or(Passed::Nothing, Passed::Of),
+        passed: active.map_or(CasesPassed::Nothing, CasesPassed::Of),
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     let refusal = match catch_unwind(AssertUnwindSafe(load)) {
@@ -315,8 +319,8 @@ pub(super) fn bug() -> Refusal {
     )
 }
 
-/// Whether another load may succeed: the machine had too much to do, others may leave room, or a signature may still come to a registry, which
-/// reports nothing.
+/// Whether another load may succeed: the machine had too much to do, others may leave room, or a signature may still
+/// come to a registry, which reports nothing.
 fn may_pass(job: &Job, refusal: &Refusal) -> bool {
     let mut images = job.wanted.components.iter().filter_map(Location::image);
     match refusal.reason {
@@ -330,26 +334,26 @@ fn may_pass(job: &Job, refusal: &Refusal) -> bool {
 mod tests {
     use super::*;
     use crate::policies::images::Images;
-    use crate::policies::kept::{Asker, Kept};
-    use crate::policies::wanted::Wanted;
-    use crate::policies::{BUILTIN, Found, Written};
+    use crate::policies::kept::{Asker, KeptComponents};
+    use crate::policies::wanted::WantedReads;
+    use crate::policies::{BUILTIN, FoundPolicies, Written};
     use serde_json::json;
     use transom_api::policy::RollbackSpec;
     use transom_artifacts::{Base, Sources};
     use transom_core::digest::Digest;
     use transom_core::rollout::Probation;
-    use transom_core::rollout::history::Record;
+    use transom_core::rollout::history::RevisionRecord;
     use transom_engine::{Compiler, EngineOptions};
 
     /// A policy with a builtin guest.
     fn written() -> Written {
-        let mut found = Found::default();
+        let mut found = FoundPolicies::default();
         found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
         found.policies.remove(0)
     }
 
     /// A job that has read everything.
-    fn job(name: &Arc<str>, wanted: Wanted) -> Job {
+    fn job(name: &Arc<str>, wanted: WantedReads) -> Job {
         Job {
             refusal: Some(Refusal::new(KnownReason::ManifestInvalid, "")),
             first: true,
@@ -358,7 +362,7 @@ mod tests {
         }
     }
 
-    fn done(ran: Ran) -> Done {
+    fn done(ran: Ran) -> JobResult {
         match ran {
             Ran::Done(done) => *done,
             _ => panic!("it waits"),
@@ -371,7 +375,7 @@ mod tests {
         let sources = Sources::default();
         let engine = Engine::new(EngineOptions::default()).unwrap();
         let loaded = load::load(&engine, &written, &sources).ok().unwrap();
-        let mut record = Record::of(&loaded.revision);
+        let mut record = RevisionRecord::of(&loaded.revision);
         record.number = 1;
         let mut history = History::default();
         history.put(&record.name(), Some(record));
@@ -384,7 +388,7 @@ mod tests {
             compiler: Some(compiler),
             ..EngineOptions::default()
         });
-        let wanted = Wanted::to_restore(&written, false).unwrap();
+        let wanted = WantedReads::to_restore(&written, false).unwrap();
         let job = Job {
             history: Some(history),
             ..job(&loaded.revision.policy.name, wanted)
@@ -398,23 +402,23 @@ mod tests {
     fn a_digest_brings_no_component_from_a_source_that_the_policy_does_not_name() {
         let mut written = written();
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::new(Some(folder.path()));
+        let kept = KeptComponents::new(Some(folder.path()));
         let sources: Sources = "builtin,configmap:transom/*".parse().unwrap();
         let images = Images::new(Vec::new());
         let components = Components::new(&sources).pulling(images, kept.clone());
         let builtin = written.components().next().unwrap();
-        let artifact = builtin.fetch(None, &Gathered::default()).unwrap();
+        let artifact = builtin.fetch(None, &GatheredComponents::default()).unwrap();
         let guest = &mut written.value["spec"]["guests"]["decide"];
         guest["component"] = json!("configmap:transom/a/k");
         guest["digest"] = json!(artifact.digest);
         let policy = load::check(&written.value).ok().unwrap();
         let at = written.components().next().unwrap();
         let load = || {
-            let wanted = Wanted::new(&policy, &written, false);
+            let wanted = WantedReads::new(&policy, &written, false);
             let object = at.parts()[0].object.clone();
-            let gathered = Gathered {
+            let gathered = GatheredComponents {
                 objects: BTreeMap::from([(object, Ok(None))]),
-                ..Gathered::default()
+                ..GatheredComponents::default()
             };
             let job = Job {
                 policy: Some(policy.clone()),
@@ -446,7 +450,7 @@ mod tests {
         let sources = Sources::default();
         let engine = Engine::new(EngineOptions::default()).unwrap();
         let loaded = load::load(&engine, &written, &sources).ok().unwrap();
-        let sample = Record::of(&loaded.revision);
+        let sample = RevisionRecord::of(&loaded.revision);
         let mut history = History::default();
         for (number, digest) in [(1, "sha256:before"), (2, "sha256:active")] {
             let mut record = sample.clone();
@@ -458,7 +462,7 @@ mod tests {
             record.probation = Some(Probation::new(0, 0, RollbackSpec::default()));
             history.put(&record.name(), Some(record));
         }
-        let wanted = Wanted::to_restore(&written, false).unwrap();
+        let wanted = WantedReads::to_restore(&written, false).unwrap();
         let job = Job {
             history: Some(history),
             ..job(&loaded.revision.policy.name, wanted)

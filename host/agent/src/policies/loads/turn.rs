@@ -1,6 +1,6 @@
 //! Which job may begin: how many of each kind run at once, and which wait for others.
 
-use super::{Job, JobKind, Loads, Running};
+use super::{Job, JobKind, Loads, RunningJob};
 use crate::policies::swap::GRACE;
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ impl Loads {
         }
         let kind = job.kind();
         let same = || self.running.values().filter(|running| running.kind == kind);
-        let quick = |running: &&Running| running.since.elapsed() < GRACE;
+        let quick = |running: &&RunningJob| running.since.elapsed() < GRACE;
         match kind {
             // Only as slow jobs end, so that what they hold is bounded, too.
             JobKind::Reading | JobKind::Pulling if job.slow => {
@@ -80,8 +80,8 @@ impl Loads {
         }
     }
 
-    /// Whether registries may be asked for a job. One registry gets few of the processes, and all that gave nothing the last
-    /// time get one together, so that the others have theirs.
+    /// Whether registries may be asked for a job. One registry gets few of the processes, and all that gave nothing the
+    /// last time get one together, so that the others have theirs.
     fn may_pull(&self, job: &Job) -> bool {
         let running = self.running.values();
         let pulling: Vec<_> = running

@@ -1,24 +1,24 @@
 //! Restores a kept revision: where its components lay, by which manifests they were pulled, and what bounds it now.
 
-use crate::policies::cases::Passed;
+use crate::policies::cases::CasesPassed;
 use crate::policies::components::Components;
-use crate::policies::load::{self, Loaded, Unloaded};
-use crate::policies::wanted::{Earlier, Wanted};
+use crate::policies::load::{self, LoadedPolicy, Unloaded};
+use crate::policies::wanted::{Earlier, WantedReads};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use transom_api::KnownReason;
 use transom_api::policy::GuestSpec;
-use transom_artifacts::{Gathered, Held, Location};
+use transom_artifacts::{GatheredComponents, HeldComponent, Location};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
-use transom_core::rollout::history::{History, Manifests, Record};
+use transom_core::rollout::history::{History, Manifests, RevisionRecord};
 use transom_engine::Engine;
 
 /// The components of a kept revision that were not kept, where they were loaded from, each as it was pulled.
 pub(in crate::policies) fn unkept(
     components: &Components,
-    wanted: &Wanted,
-    record: &Record,
+    wanted: &WantedReads,
+    record: &RevisionRecord,
 ) -> BTreeMap<Location, Earlier> {
     let Ok(policy) = record.policy() else {
         return BTreeMap::new();
@@ -36,7 +36,7 @@ pub(in crate::policies) fn unkept(
 /// The guests of a kept revision, each as it was.
 fn guests<'a>(
     policy: &'a Policy,
-    record: &'a Record,
+    record: &'a RevisionRecord,
 ) -> impl Iterator<Item = (&'a GuestSpec, Earlier)> {
     let Manifests { decide, trigger } = &record.manifests;
     let both = [
@@ -52,7 +52,7 @@ fn guests<'a>(
 /// What a component of a kept revision that lies here was when it was pulled; that of the active revision first.
 pub(in crate::policies) fn pulled(
     history: &History,
-    wanted: &Wanted,
+    wanted: &WantedReads,
     component: &Location,
 ) -> Option<Earlier> {
     let active = history.active().into_iter();
@@ -72,23 +72,24 @@ pub(in crate::policies) fn pulled(
 }
 
 /// Loads the revision that was active when the agent ended. Its components come from the binary, from what was kept of
-/// earlier loads, or from where they lay, each with the digest that it had. `newest` is the newest manifest, if it is valid.
+/// earlier loads, or from where they lay, each with the digest that it had. `newest` is the newest manifest, if it is
+/// valid.
 ///
 /// # Errors
 /// When a component is not there any more, or the revision may not be loaded any more.
 pub(in crate::policies) fn restore(
     engine: &Engine,
     components: &Components,
-    (newest, wanted): (Option<&Policy>, &Wanted),
-    read: &Gathered,
-    record: &Record,
-) -> Result<Loaded, Unloaded> {
+    (newest, wanted): (Option<&Policy>, &WantedReads),
+    read: &GatheredComponents,
+    record: &RevisionRecord,
+) -> Result<LoadedPolicy, Unloaded> {
     let policy = record.policy();
     let policy = policy.map_err(|error| refused(&error))?;
     let policy = bound(policy, newest, wanted);
-    let mut gathered = Gathered {
+    let mut gathered = GatheredComponents {
         objects: read.objects.clone(),
-        ..Gathered::default()
+        ..GatheredComponents::default()
     };
     for (spec, Earlier { digest, manifest }) in guests(&policy, record) {
         let digest = &digest;
@@ -100,7 +101,9 @@ pub(in crate::policies) fn restore(
         }
         let asker = wanted.asker(&location);
         if let Some(held) = components.kept().by_digest(&location, asker, digest) {
-            gathered.kept.insert(location, Held { manifest, ..held });
+            gathered
+                .kept
+                .insert(location, HeldComponent { manifest, ..held });
             continue;
         }
         let lies_there = location.fetch(Some(digest), read);
@@ -123,7 +126,7 @@ pub(in crate::policies) fn restore(
         sources: components.sources(),
         base: &wanted.base,
         gathered: &gathered,
-        passed: Passed::All,
+        passed: CasesPassed::All,
     };
     let loaded = load::assemble(engine, policy, inputs)?;
     match loaded.revision.id() == record.id {
@@ -137,9 +140,9 @@ fn refused(why: &dyn Display) -> Unloaded {
     Unloaded::Refused(Refusal::new(reason, why.to_string()))
 }
 
-/// The policy of a kept revision, with what the newest manifest says of all that is no part of a revision: whom it trusts,
-/// for example.
-fn bound(policy: Policy, newest: Option<&Policy>, wanted: &Wanted) -> Policy {
+/// The policy of a kept revision, with what the newest manifest says of all that is no part of a revision: whom it
+/// trusts, for example.
+fn bound(policy: Policy, newest: Option<&Policy>, wanted: &WantedReads) -> Policy {
     match newest {
         Some(newest) => Policy {
             verify: wanted.verify.clone(),

@@ -16,7 +16,7 @@ use transom_core::plan::WriteFailure;
 use transom_core::rollout::history::History;
 
 /// What became of a note: the history of its policy, if there is one, or why it was not kept.
-pub(in crate::policies) struct Kept {
+pub(in crate::policies) struct KeptNote {
     pub(in crate::policies) note: Note,
     pub(in crate::policies) result: Result<Option<History>, Unkept>,
 }
@@ -62,8 +62,8 @@ impl Keeper {
         }
     }
 
-    /// Forgets all notes: another leader has kept others since. A request that was sent may still be carried out, so those
-    /// histories are listed anew.
+    /// Forgets all notes: another leader has kept others since. A request that was sent may still be carried out, so
+    /// those histories are listed anew.
     pub(in crate::policies) fn forget(&mut self) {
         let failures = take(&mut self.busy).into_iter().map(|policy| (policy, 0));
         *self = Self {
@@ -73,7 +73,7 @@ impl Keeper {
     }
 
     /// Waits for the next note that was kept or not.
-    pub(in crate::policies) async fn next(&mut self) -> Kept {
+    pub(in crate::policies) async fn next(&mut self) -> KeptNote {
         let (note, result) = loop {
             match self.tasks.join_next().await {
                 Some(Ok(ended)) => break ended,
@@ -92,12 +92,12 @@ impl Keeper {
             *failures = failures.saturating_add(1);
             Unkept { failure, delay }
         });
-        Kept { note, result }
+        KeptNote { note, result }
     }
 }
 
-/// How long to wait before another try for a policy, after so many that failed; different for each, so that not all begin at
-/// once after an outage.
+/// How long to wait before another try for a policy, after so many that failed; different for each, so that not all
+/// begin at once after an outage.
 pub(in crate::policies) fn delay(policy: &Arc<str>, failures: u32) -> Duration {
     let seed = RandomState::new().hash_one(policy);
     Duration::from_millis(backoff::delay_ms(failures, seed))

@@ -3,18 +3,18 @@
 
 use super::{GRACE, Newest, Swap};
 use crate::policies::Written;
-use crate::policies::active::Changes;
-use crate::policies::load::Loaded;
+use crate::policies::active::PolicyChanges;
+use crate::policies::load::LoadedPolicy;
 use std::sync::Arc;
 use tokio::time::Instant;
-use transom_core::catalogue::overlap::{self, Candidate};
-use transom_core::catalogue::{Change, Revision};
+use transom_core::catalogue::overlap::{self, LoadCandidate};
+use transom_core::catalogue::{PolicyChange, Revision};
 use transom_core::policy::{Policy, bound};
 
 impl Swap {
     /// Refuses manifests that may not work beside others, and loads those again that now may. Needs only the manifests,
     /// so that the order in which components are loaded does not decide.
-    pub(super) fn refuse_overlaps(&mut self) -> Changes {
+    pub(super) fn refuse_overlaps(&mut self) -> PolicyChanges {
         let mut taken = {
             let known = self.active.lock();
             let candidate = |(name, newest)| {
@@ -22,7 +22,7 @@ impl Swap {
                 let active = known.catalogue.revision(name);
                 let active = active.map(|revision| &revision.policy);
                 let loadable = newest.policy.as_ref().filter(|_| !newest.failed);
-                Some(Candidate {
+                Some(LoadCandidate {
                     // A policy that cannot be loaded counts with its active revision.
                     newest: loadable.or(active)?,
                     active,
@@ -31,7 +31,7 @@ impl Swap {
             };
             overlap::refused(&self.newest.iter().filter_map(candidate).collect::<Vec<_>>())
         };
-        let mut changes = Changes::new();
+        let mut changes = PolicyChanges::new();
         for name in self.names(|_, _| true) {
             let Some(newest) = self.newest.get_mut(&name) else {
                 continue;
@@ -69,7 +69,7 @@ impl Swap {
     }
 
     /// Suspends the active revision of a policy whose manifest cannot take over, and says so.
-    pub(super) fn suspend(&self, name: &str) -> Changes {
+    pub(super) fn suspend(&self, name: &str) -> PolicyChanges {
         self.bound(name, |earlier| Policy {
             suspend: true,
             ..earlier.clone()
@@ -82,14 +82,14 @@ impl Swap {
     }
 
     /// Bounds the earlier revisions of policies whose components take long.
-    pub(in crate::policies) fn narrow_slow(&mut self) -> Changes {
+    pub(in crate::policies) fn narrow_slow(&mut self) -> PolicyChanges {
         let is_slow = |since: Instant| since.elapsed() > GRACE;
         let slow = self.names(|_, newest| newest.loading.is_some_and(is_slow));
         slow.iter().flat_map(|name| self.narrow(name)).collect()
     }
 
     /// Bounds what the earlier revision of a policy may do by what its newest manifest says.
-    pub(super) fn narrow(&self, name: &str) -> Changes {
+    pub(super) fn narrow(&self, name: &str) -> PolicyChanges {
         let newest = self.newest.get(name);
         let shadows = newest.is_some_and(|newest| self.shadows(&newest.written));
         match newest.and_then(|newest| newest.policy.as_ref()) {
@@ -101,14 +101,18 @@ impl Swap {
                     bounded
                 }
             }),
-            None => Changes::new(),
+            None => PolicyChanges::new(),
         }
     }
 
     /// Activates the last good revision with a bounded policy.
-    pub(super) fn bound(&self, name: &str, bounded: impl FnOnce(&Policy) -> Policy) -> Changes {
+    pub(super) fn bound(
+        &self,
+        name: &str,
+        bounded: impl FnOnce(&Policy) -> Policy,
+    ) -> PolicyChanges {
         let Some(good) = self.good.get(name) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         let revision = Arc::new(Revision {
             policy: bounded(&good.revision.policy),
@@ -117,17 +121,17 @@ impl Swap {
         });
         let changes = self.change(|known| {
             if known.catalogue.revision(name) != Some(&revision) {
-                let loaded = Loaded {
+                let loaded = LoadedPolicy {
                     revision: Arc::clone(&revision),
                     // It was not tried with these bounds.
                     expecting: None,
-                    ..Loaded::clone(good)
+                    ..LoadedPolicy::clone(good)
                 };
                 known.catalogue = known.catalogue.bounding(revision);
                 known.loaded.insert(name.into(), Arc::new(loaded));
             }
         });
-        let bounded = |(name, _)| (name, Change::Bounded);
+        let bounded = |(name, _)| (name, PolicyChange::Bounded);
         changes.into_iter().map(bounded).collect()
     }
 }

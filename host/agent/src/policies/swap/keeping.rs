@@ -2,12 +2,12 @@
 //! works. A note says all that is to be kept, and is written until the history says so, too.
 
 use super::Swap;
-use super::rollout::{Passed, Pending};
-use crate::policies::active::Changes;
-use crate::policies::load::Loaded;
+use super::rollout::{PassedCandidate, Pending};
+use crate::policies::active::PolicyChanges;
+use crate::policies::load::LoadedPolicy;
 use crate::policies::revisions::Note;
-use crate::policies::revisions::keeper::{self, Kept, Unkept};
-use crate::policies::{Source, Written};
+use crate::policies::revisions::keeper::{self, KeptNote, Unkept};
+use crate::policies::{PolicySource, Written};
 use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use transom_api::policy::RolloutSpec;
 use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
-use transom_core::rollout::history::{History, Record};
+use transom_core::rollout::history::{History, RevisionRecord};
 use transom_core::signal::Signal;
 
 impl Swap {
@@ -31,14 +31,14 @@ impl Swap {
     }
 
     /// Bars a revision from becoming active, now and in the history.
-    pub(super) fn bar(&mut self, name: &Arc<str>, record: Record, why: &str) {
+    pub(super) fn bar(&mut self, name: &Arc<str>, record: RevisionRecord, why: &str) {
         let bars = self.bars.entry(Arc::clone(name)).or_default();
         bars.insert(record.id, (record, why.to_owned()));
         self.note(name);
     }
 
     /// The revision that is active by the history, and is not barred by what is still to be kept.
-    pub(super) fn active_by_history(&self, name: &Arc<str>) -> Option<&Record> {
+    pub(super) fn active_by_history(&self, name: &Arc<str>) -> Option<&RevisionRecord> {
         let mut usable = self.histories.get(name)?.usable();
         usable.find(|record| self.barred(name, &record.id).is_none())
     }
@@ -64,7 +64,10 @@ impl Swap {
         }
         let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
         let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
-        let good = self.good.get(name).map(|good| Record::of(&good.revision));
+        let good = self
+            .good
+            .get(name)
+            .map(|good| RevisionRecord::of(&good.revision));
         let passed = newest
             .pending
             .as_ref()
@@ -73,7 +76,7 @@ impl Swap {
         let watched = watched.filter(|_| self.probations.contains_key(name));
         let watched = passed.as_ref().or(watched).map(|record| record.id);
         // What works is not what should while the kept revision is being loaded.
-        let counts = |record: &Record| {
+        let counts = |record: &RevisionRecord| {
             !self.recalled.contains(name) && self.barred(name, &record.id).is_none()
         };
         Some(Note {
@@ -91,11 +94,12 @@ impl Swap {
 
     /// The uid of a policy, if it is an object; a file may bear the uid of an object on another cluster.
     pub(super) fn uid<'a>(&self, written: &'a [Written]) -> Option<&'a str> {
-        let of_server = matches!(self.source, Source::Given(_));
+        let of_server = matches!(self.source, PolicySource::Given(_));
         written.first().and_then(Written::uid).filter(|_| of_server)
     }
 
-    /// Forgets what is kept of a policy that is gone. Its revisions go with it; those of an object the API server removes.
+    /// Forgets what is kept of a policy that is gone. Its revisions go with it; those of an object the API server
+    /// removes.
     pub(super) fn forget_kept(&mut self, name: &Arc<str>, uid: Option<&str>) {
         self.histories.remove(name);
         self.bars.remove(name);
@@ -120,10 +124,10 @@ impl Swap {
             .collect()
     }
 
-    /// Keeps what is still to be kept; returns what became active by that, and what failed. A candidate that could not be kept
-    /// twice is not tried again: whoever calls this does not wait.
-    pub(crate) async fn keep_notes(&mut self) -> (Changes, Vec<(Arc<str>, WriteFailure)>) {
-        let (mut changes, mut failed) = (Changes::new(), Vec::new());
+    /// Keeps what is still to be kept; returns what became active by that, and what failed. A candidate that could not
+    /// be kept twice is not tried again: whoever calls this does not wait.
+    pub(crate) async fn keep_notes(&mut self) -> (PolicyChanges, Vec<(Arc<str>, WriteFailure)>) {
+        let (mut changes, mut failed) = (PolicyChanges::new(), Vec::new());
         for name in std::mem::take(&mut self.notes).into_keys() {
             let Some(note) = self.note_of(&name) else {
                 continue;
@@ -135,7 +139,7 @@ impl Swap {
                 let delay = Duration::ZERO;
                 Unkept { failure, delay }
             });
-            changes.extend(self.kept(Kept { note, result }));
+            changes.extend(self.kept(KeptNote { note, result }));
             if let Some(pending) = self.pending(&name).filter(|one| one.unkept > 1) {
                 pending.due = None;
             }
@@ -144,26 +148,26 @@ impl Swap {
     }
 
     /// Takes what became of a note.
-    pub(in crate::policies) fn kept(&mut self, kept: Kept) -> Changes {
+    pub(in crate::policies) fn kept(&mut self, kept: KeptNote) -> PolicyChanges {
         match kept.result {
             Ok(history) => self.take_history(&kept.note, history),
             Err(unkept) => self.unkept(&kept.note.policy, unkept),
         }
     }
 
-    /// Takes the history of a policy as it is kept now; `None` when it is kept nowhere. A candidate that is kept as the active
-    /// one is put to work.
-    fn take_history(&mut self, note: &Note, history: Option<History>) -> Changes {
+    /// Takes the history of a policy as it is kept now; `None` when it is kept nowhere. A candidate that is kept as the
+    /// active one is put to work.
+    fn take_history(&mut self, note: &Note, history: Option<History>) -> PolicyChanges {
         let policy = &note.policy;
         let is_removed = note.gone && self.gone.remove(policy);
         let Some(newest) = self.newest.get(policy) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         let is_other = self.uid(&newest.written) != note.uid.as_deref();
         if is_removed || is_other || self.gone.contains(policy) {
             // That was another policy of the same name.
             self.note(policy);
-            return Changes::new();
+            return PolicyChanges::new();
         }
         let active = history
             .as_ref()
@@ -191,20 +195,20 @@ impl Swap {
         changes
     }
 
-    /// Takes back the pass of a candidate that was noted as the active revision, and is not active by the history: somebody
-    /// else has changed that.
-    fn contradicted(&mut self, note: &Note) -> Changes {
+    /// Takes back the pass of a candidate that was noted as the active revision, and is not active by the history:
+    /// somebody else has changed that.
+    fn contradicted(&mut self, note: &Note) -> PolicyChanges {
         let policy = &note.policy;
         let pending = self.pending(policy).map(|one| Arc::clone(&one.loaded));
         let id = pending.as_ref().map(|loaded| loaded.revision.id());
         let Some(loaded) = pending.filter(|_| id == note.active.last().map(|last| last.id)) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         if let Some(why) = id.and_then(|id| self.barred(policy, &id)) {
             return self.refuse_barred(policy, &loaded, why);
         }
         if self.pending(policy).is_none_or(|one| one.passed.is_none()) {
-            return Changes::new();
+            return PolicyChanges::new();
         }
         let failure = WriteFailure {
             reason: KnownReason::WriteConflict,
@@ -215,7 +219,12 @@ impl Swap {
     }
 
     /// Puts a candidate to work that passed all gates and is kept as the active revision.
-    fn put_passed(&mut self, policy: &Arc<str>, loaded: Arc<Loaded>, passed: Passed) -> Changes {
+    fn put_passed(
+        &mut self,
+        policy: &Arc<str>,
+        loaded: Arc<LoadedPolicy>,
+        passed: PassedCandidate,
+    ) -> PolicyChanges {
         let changes = self.put_to_work(policy, Arc::clone(&loaded));
         if let Some(probation) = self.probations.get_mut(policy) {
             probation.terms = passed.record.probation;
@@ -234,9 +243,9 @@ impl Swap {
         changes
     }
 
-    /// Has what was not kept written again after a while. A candidate that was to become active by it is tried again after
-    /// a while, too, and shows why it waits.
-    fn unkept(&mut self, policy: &Arc<str>, Unkept { failure, delay }: Unkept) -> Changes {
+    /// Has what was not kept written again after a while. A candidate that was to become active by it is tried again
+    /// after a while, too, and shows why it waits.
+    fn unkept(&mut self, policy: &Arc<str>, Unkept { failure, delay }: Unkept) -> PolicyChanges {
         let now = Instant::now();
         let passed = self.try_again(policy, now);
         if let Some(pending) = self.pending(policy).filter(|_| passed) {
@@ -246,7 +255,7 @@ impl Swap {
         self.notes.entry(Arc::clone(policy)).or_insert(now + delay);
         // This replica may go on to lead: the end of its lease may be a matter of clocks.
         if failure.reason == KnownReason::NotLeading {
-            return Changes::new();
+            return PolicyChanges::new();
         }
         telemetry::tell(&Signal::Unreadable {
             place: format!("the revisions of {policy}"),
@@ -256,7 +265,7 @@ impl Swap {
         let known = self.active.lock().catalogue.entry(policy).cloned();
         let candidate = known.and_then(|entry| entry.candidate);
         let Some(candidate) = candidate.filter(|_| passed) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         let (reason, why) = (failure.reason, failure.message);
         let message =
@@ -269,8 +278,8 @@ impl Swap {
         self.waits(policy, candidate)
     }
 
-    /// Has a candidate tried again that passed, and is not active yet: its plan may be another one by then. Returns whether
-    /// there is one.
+    /// Has a candidate tried again that passed, and is not active yet: its plan may be another one by then. Returns
+    /// whether there is one.
     pub(super) fn try_again(&mut self, name: &Arc<str>, at: Instant) -> bool {
         self.pending(name)
             .is_some_and(|pending| pending.try_again(at))

@@ -1,8 +1,8 @@
 //! Takes the results of loads.
 
 use super::{Newest, Swap};
-use crate::policies::active::Changes;
-use crate::policies::loads::{Before, Done, Given, Restored};
+use crate::policies::active::PolicyChanges;
+use crate::policies::loads::{Before, JobOutput, JobResult, Restored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;
@@ -10,21 +10,21 @@ use transom_core::rollout::history::History;
 
 impl Swap {
     /// Waits for the next policy that was loaded, refused or restored.
-    pub(in crate::policies) async fn next(&mut self) -> Given {
+    pub(in crate::policies) async fn next(&mut self) -> JobOutput {
         self.loads.next().await
     }
 
     /// Takes the result of a load.
-    pub(in crate::policies) fn finish(&mut self, given: Given) -> Changes {
+    pub(in crate::policies) fn finish(&mut self, given: JobOutput) -> PolicyChanges {
         let (name, changes) = match given {
-            Given::Done(done) => (Arc::clone(&done.policy), self.take_result(*done)),
-            Given::Restored(restored) => {
+            JobOutput::Done(done) => (Arc::clone(&done.policy), self.take_result(*done)),
+            JobOutput::Restored(restored) => {
                 (Arc::clone(&restored.policy), self.take_restored(*restored))
             }
-            Given::Before(before) => {
+            JobOutput::Before(before) => {
                 let name = Arc::clone(&before.policy);
                 self.take_before(*before);
-                (name, Changes::new())
+                (name, PolicyChanges::new())
             }
         };
         let kept = self.loads.components().kept();
@@ -45,7 +45,8 @@ impl Swap {
         guests.map(|guest| guest.digest.to_string()).collect()
     }
 
-    /// Takes a history that was read to load a policy. When nothing of it is to be restored, what works here may be kept.
+    /// Takes a history that was read to load a policy. When nothing of it is to be restored, what works here may be
+    /// kept.
     fn take_read(&mut self, name: &Arc<str>, history: History) {
         if history.active().is_none() && self.recalled.remove(name) {
             self.note(name);
@@ -55,11 +56,11 @@ impl Swap {
 
     /// Takes what was restored while the newest components are still to be read. What the newest manifest forbids is
     /// forbidden from now on.
-    fn take_restored(&mut self, given: Restored) -> Changes {
+    fn take_restored(&mut self, given: Restored) -> PolicyChanges {
         let name = given.policy;
         let newest = self.newest.get(&name);
         if newest.is_none_or(|newest| newest.number != given.number) {
-            return Changes::new();
+            return PolicyChanges::new();
         }
         self.take_read(&name, given.history);
         let mut changes = self.restore(&name, given.restored);
@@ -71,8 +72,8 @@ impl Swap {
         changes
     }
 
-    /// Takes the revision before the active one, if that is still the one after it, and nothing else may work again. The
-    /// manifest may be another one by now: what may be put to work again is checked when it comes to that.
+    /// Takes the revision before the active one, if that is still the one after it, and nothing else may work again.
+    /// The manifest may be another one by now: what may be put to work again is checked when it comes to that.
     fn take_before(&mut self, given: Before) {
         let name = given.policy;
         let active = self.good.get(&name).map(|good| good.revision.id());
@@ -87,9 +88,9 @@ impl Swap {
     }
 
     /// Takes a result, if it is that of the newest manifest.
-    fn take_result(&mut self, done: Done) -> Changes {
+    fn take_result(&mut self, done: JobResult) -> PolicyChanges {
         let asks_again = done.asks_again();
-        let (name, mut changes) = (done.policy, Changes::new());
+        let (name, mut changes) = (done.policy, PolicyChanges::new());
         let counts = |newest: &&mut Newest| newest.number == done.number;
         let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
             return changes;

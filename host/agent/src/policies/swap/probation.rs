@@ -1,29 +1,30 @@
-//! A revision that is new: its faults are watched for a while, and too many of them put the revision before it to work again.
+//! A revision that is new: its faults are watched for a while, and too many of them put the revision before it to work
+//! again.
 
 use super::Swap;
-use crate::policies::active::Changes;
-use crate::policies::load::Loaded;
+use crate::policies::active::PolicyChanges;
+use crate::policies::load::LoadedPolicy;
 use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::policy::Policy;
-use transom_core::rollout::history::Record;
+use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{self, Faults};
 use transom_core::signal::PolicySignal;
 
 /// An active revision that is new.
-pub(super) struct Probation {
+pub(super) struct NewRevision {
     /// The revision before it, which stays loaded.
-    pub(super) before: Arc<Loaded>,
+    pub(super) before: Arc<LoadedPolicy>,
     /// Until when, and how many primaries failed before; `None` until that is observed.
     pub(super) terms: Option<rollout::Probation>,
     /// Whether it was told that the revision before cannot be put to work again.
     told: bool,
 }
 
-impl Probation {
+impl NewRevision {
     /// That of the revision that follows this one.
-    pub(super) fn after(before: Arc<Loaded>) -> Self {
+    pub(super) fn after(before: Arc<LoadedPolicy>) -> Self {
         Self {
             before,
             terms: None,
@@ -47,9 +48,9 @@ impl Probation {
     }
 }
 
-/// Whether a revision was verified by keys that are also those of the one that works now: a name may stand for another key
-/// by now.
-fn is_trusted(before: &Loaded, now: &Loaded) -> bool {
+/// Whether a revision was verified by keys that are also those of the one that works now: a name may stand for another
+/// key by now.
+fn is_trusted(before: &LoadedPolicy, now: &LoadedPolicy) -> bool {
     let guests = [
         Some(&before.revision.decide),
         before.revision.trigger.as_ref(),
@@ -65,7 +66,7 @@ fn is_trusted(before: &Loaded, now: &Loaded) -> bool {
 }
 
 /// A revision as it works now: whether its policy is suspended is no part of it, and may have changed since.
-fn resumed(before: &Loaded, suspend: bool) -> Arc<Loaded> {
+fn resumed(before: &LoadedPolicy, suspend: bool) -> Arc<LoadedPolicy> {
     Arc::new(before.under(Policy {
         suspend,
         ..before.revision.policy.clone()
@@ -74,14 +75,14 @@ fn resumed(before: &Loaded, suspend: bool) -> Arc<Loaded> {
 
 impl Swap {
     /// Goes on to watch the faults of the active revision as that was kept, after a restart or a change of the leader.
-    pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<Loaded>) {
+    pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<LoadedPolicy>) {
         let works = self.good.get(name).map(|good| good.revision.id());
         let active = self.active_by_history(name);
         let kept = active.filter(|active| Some(active.id) == works);
         if let Some(terms) = kept.and_then(|active| active.probation) {
-            let probation = Probation {
+            let probation = NewRevision {
                 terms: Some(terms),
-                ..Probation::after(before)
+                ..NewRevision::after(before)
             };
             self.probations.insert(Arc::clone(name), probation);
         }
@@ -94,10 +95,10 @@ impl Swap {
 
     /// Takes the faults of a policy whose active revision is new. Too many of them put the revision before it to work
     /// again, and bar the new one.
-    pub(in crate::policies) fn observed(&mut self, name: &Arc<str>, now: &Faults) -> Changes {
+    pub(in crate::policies) fn observed(&mut self, name: &Arc<str>, now: &Faults) -> PolicyChanges {
         let (Some(probation), Some(failed)) = (self.probations.get_mut(name), self.good.get(name))
         else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         let failed = Arc::clone(failed);
         // A manifest that is not valid may lack something by mistake.
@@ -115,10 +116,10 @@ impl Swap {
             self.probations.remove(name);
             // What was planned for each primary is kept no longer.
             self.note(name);
-            return Changes::new();
+            return PolicyChanges::new();
         }
         let Some(why) = rollout::rolls_back(terms.faults, now, rollback) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         let before = Arc::clone(&probation.before);
         // A revision that was active before other signatures were demanded, or before a name stood for another key, may
@@ -126,11 +127,11 @@ impl Swap {
         let is_same = policy.verify == before.revision.policy.verify;
         if policy.verify.is_some() && !(is_same && is_trusted(&before, &failed)) {
             probation.tell(name, &why);
-            return Changes::new();
+            return PolicyChanges::new();
         }
         let before = resumed(&before, policy.suspend);
         let Some(newest) = self.newest.get_mut(name) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         self.probations.remove(name);
         // A newer candidate may be the mend: it goes on.
@@ -138,7 +139,7 @@ impl Swap {
         let pending = pending.filter(|one| one.loaded.revision.id() != failed.revision.id());
         let mut changes = self.put_to_work(name, before);
         self.probations.remove(name);
-        self.bar(name, Record::of(&failed.revision), &why);
+        self.bar(name, RevisionRecord::of(&failed.revision), &why);
         let Some(pending) = pending else {
             changes.extend(self.refuse_barred(name, &failed, why));
             return changes;

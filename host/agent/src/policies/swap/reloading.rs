@@ -1,10 +1,10 @@
 //! Loads policies, and again when their components changed, or could not be read.
 
 use super::{Newest, Swap};
-use crate::policies::components::Versions;
+use crate::policies::components::PartVersions;
 use crate::policies::loads::{Job, Restoring, retry_at};
-use crate::policies::wanted::Wanted;
-use crate::policies::{Source, Written};
+use crate::policies::wanted::WantedReads;
+use crate::policies::{PolicySource, Written};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -13,8 +13,8 @@ use transom_artifacts::folder::FileIdentity;
 use transom_core::reference::ObjectRef;
 
 impl Newest {
-    /// Notes whether the load that ended could not read something, and has it tried again then. Returns whether the load
-    /// before could not, either. `seed` spreads the policies over time.
+    /// Notes whether the load that ended could not read something, and has it tried again then. Returns whether the
+    /// load before could not, either. `seed` spreads the policies over time.
     pub(super) fn retry_later(&mut self, unread: bool, seed: u64) -> bool {
         self.retry = unread.then(|| retry_at(self.unread, seed));
         let before = self.unread;
@@ -24,8 +24,8 @@ impl Newest {
 }
 
 impl Swap {
-    /// Starts to load the newest manifest of a policy. If that is refused, and nothing of the policy is active, restores the
-    /// revision that was active when the agent ended.
+    /// Starts to load the newest manifest of a policy. If that is refused, and nothing of the policy is active,
+    /// restores the revision that was active when the agent ended.
     pub(super) fn load(&mut self, name: &Arc<str>) {
         let Some(newest) = self.newest.get_mut(name) else {
             return;
@@ -33,12 +33,12 @@ impl Swap {
         let [written] = newest.written.as_slice() else {
             return;
         };
-        let of_server = matches!(self.source, Source::Given(_));
+        let of_server = matches!(self.source, PolicySource::Given(_));
         let first = !self.good.contains_key(name) || self.recalled.contains(name);
         let wanted = match (&newest.policy, &newest.refusal) {
-            (Some(policy), None) => Some(Wanted::new(policy, written, of_server)),
+            (Some(policy), None) => Some(WantedReads::new(policy, written, of_server)),
             _ if !first || !self.rolls_out => None,
-            _ => Wanted::to_restore(written, of_server),
+            _ => WantedReads::to_restore(written, of_server),
         };
         let Some(mut wanted) = wanted else {
             return;
@@ -89,7 +89,7 @@ impl Swap {
     }
 
     /// Loads the policies again that name objects which have these versions now.
-    pub(in crate::policies) fn load_changed_objects(&mut self, now: &Versions) {
+    pub(in crate::policies) fn load_changed_objects(&mut self, now: &PartVersions) {
         if now.is_empty() {
             return;
         }

@@ -1,11 +1,11 @@
 //! Candidates: a new revision of an active policy is tried on the live objects before it becomes active, and waits for
 //! approval where its mode says so.
 
-use super::probation::Probation;
-use super::trial::{Running, UNSTABLE};
+use super::probation::NewRevision;
+use super::trial::{RunningTrial, UNSTABLE};
 use super::{Newest, Swap};
-use crate::policies::active::{Changes, Rehearsed};
-use crate::policies::load::Loaded;
+use crate::policies::active::{PolicyChanges, Rehearsed};
+use crate::policies::load::LoadedPolicy;
 use crate::policies::{Approval, Written};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
-use transom_core::rollout::history::Record;
+use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{Candidate, Gate};
 
 /// A revision that was loaded whole and is not active.
 pub(super) struct Pending {
-    pub(super) loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<LoadedPolicy>,
     /// When it is tried next; `None` once it was refused.
     pub(super) due: Option<Instant>,
     /// The trial that runs, which ends when this is dropped.
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<RunningTrial>,
     /// Once it passed all gates and is only to be kept as the active one.
-    pub(super) passed: Option<Passed>,
+    pub(super) passed: Option<PassedCandidate>,
     /// How often it passed and was not kept.
     pub(super) unkept: u32,
     /// How often in a row its trial took too long.
@@ -33,9 +33,9 @@ pub(super) struct Pending {
 
 /// What a candidate that passed all gates takes with it.
 #[derive(Clone)]
-pub(super) struct Passed {
+pub(super) struct PassedCandidate {
     /// What is kept of it: also its plan, and for how long it is watched.
-    pub(super) record: Record,
+    pub(super) record: RevisionRecord,
     /// What was approved, by what it counts for the limits; nothing when it needed no approval.
     pub(super) approved: BTreeMap<Limited, u32>,
     /// What its trial found right as it is.
@@ -73,7 +73,11 @@ impl Newest {
 
 impl Swap {
     /// Takes a revision that was loaded whole: it becomes active, is a candidate first, or is barred.
-    pub(super) fn take_loaded(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
+    pub(super) fn take_loaded(
+        &mut self,
+        name: &Arc<str>,
+        loaded: Arc<LoadedPolicy>,
+    ) -> PolicyChanges {
         let id = loaded.revision.id();
         let active = self.good.get(name).map(|good| good.revision.id());
         if let Some(why) = self.barred(name, &id)
@@ -85,8 +89,8 @@ impl Swap {
         let recalled = self.recalled.remove(name);
         let kept = self.active_by_history(name);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
-        // The first revision ever, or the one that is active by the history. One that was active and cannot be restored, or
-        // is barred by now, was active before this one.
+        // The first revision ever, or the one that is active by the history. One that was active and cannot be
+        // restored, or is barred by now, was active before this one.
         let history = self.histories.get(name);
         let is_first = || {
             let mut records = history.iter().flat_map(|history| history.records());
@@ -101,14 +105,14 @@ impl Swap {
     }
 
     /// Puts the revision to work that was active when the agent ended.
-    pub(super) fn restore(&mut self, name: &Arc<str>, restored: Loaded) -> Changes {
+    pub(super) fn restore(&mut self, name: &Arc<str>, restored: LoadedPolicy) -> PolicyChanges {
         let mut clusters = restored.revision.policy.clusters();
         let recalled = self.recalled.remove(name);
         if (self.good.contains_key(name) && !recalled)
             || self.barred(name, &restored.revision.id()).is_some()
             || !clusters.all(|(_, cluster)| self.connections.contains(cluster))
         {
-            return Changes::new();
+            return PolicyChanges::new();
         }
         drop(clusters);
         let suspends = |newest: &Newest| newest.written.iter().any(Written::suspends);
@@ -127,7 +131,8 @@ impl Swap {
         }
     }
 
-    /// The same when the newest manifest is refused. The active revision, which is compared in the mode `Shadow`, stays one.
+    /// The same when the newest manifest is refused. The active revision, which is compared in the mode `Shadow`, stays
+    /// one.
     pub(super) fn drop_other_candidate(&mut self, name: &str) {
         let active = self.good.get(name).map(|good| good.revision.id());
         let pending = self.newest.get(name).and_then(|one| one.pending.as_ref());
@@ -139,9 +144,9 @@ impl Swap {
     pub(super) fn refuse_barred(
         &mut self,
         name: &Arc<str>,
-        loaded: &Loaded,
+        loaded: &LoadedPolicy,
         why: String,
-    ) -> Changes {
+    ) -> PolicyChanges {
         self.drop_candidate(name);
         let (reason, message) = match why.strip_prefix(UNSTABLE) {
             Some(message) => (KnownReason::AnswerUnstable, message.to_owned()),
@@ -160,7 +165,11 @@ impl Swap {
     }
 
     /// Refuses a candidate at the gate where it stands.
-    pub(super) fn refuse_candidate(&mut self, name: &Arc<str>, candidate: Candidate) -> Changes {
+    pub(super) fn refuse_candidate(
+        &mut self,
+        name: &Arc<str>,
+        candidate: Candidate,
+    ) -> PolicyChanges {
         let message = candidate.message.clone();
         let refusal = Refusal {
             retried: false,
@@ -174,9 +183,9 @@ impl Swap {
     }
 
     /// Makes a revision that was loaded the candidate. What its manifest forbids is forbidden from now on.
-    pub(super) fn propose(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
+    pub(super) fn propose(&mut self, name: &Arc<str>, loaded: Arc<LoadedPolicy>) -> PolicyChanges {
         let Some(newest) = self.newest.get_mut(name) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         newest.pending = Some(Pending {
             loaded: Arc::clone(&loaded),
@@ -200,12 +209,12 @@ impl Swap {
     }
 
     /// The same revision with what its trial planned, as long as that is kept.
-    fn expecting(&self, name: &str, loaded: Arc<Loaded>) -> Arc<Loaded> {
+    fn expecting(&self, name: &str, loaded: Arc<LoadedPolicy>) -> Arc<LoadedPolicy> {
         let history = self.histories.get(name);
         let record = history.and_then(|history| history.find(&loaded.revision.id()));
-        match record.and_then(Record::expecting) {
+        match record.and_then(RevisionRecord::expecting) {
             None => loaded,
-            expecting => Arc::new(Loaded {
+            expecting => Arc::new(LoadedPolicy {
                 expecting: expecting.map(Arc::new),
                 ..(*loaded).clone()
             }),
@@ -213,10 +222,14 @@ impl Swap {
     }
 
     /// Puts a revision to work that was loaded whole, and has that kept.
-    pub(super) fn put_to_work(&mut self, name: &Arc<str>, loaded: Arc<Loaded>) -> Changes {
+    pub(super) fn put_to_work(
+        &mut self,
+        name: &Arc<str>,
+        loaded: Arc<LoadedPolicy>,
+    ) -> PolicyChanges {
         let loaded = self.expecting(name, loaded);
         let Some(newest) = self.newest.get_mut(name) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         newest.pending = None;
         {
@@ -231,10 +244,10 @@ impl Swap {
         }
         let shadows = self.rolls_out && newest.written.iter().any(Written::shadows);
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
-        let other = |before: &Arc<Loaded>| before.revision.id() != loaded.revision.id();
+        let other = |before: &Arc<LoadedPolicy>| before.revision.id() != loaded.revision.id();
         if let Some(before) = before.filter(other) {
             self.probations
-                .insert(Arc::clone(name), Probation::after(before));
+                .insert(Arc::clone(name), NewRevision::after(before));
         }
         self.note(name);
         let works = match shadows {
@@ -257,7 +270,7 @@ impl Swap {
     }
 
     /// Shows where a candidate stands.
-    pub(super) fn waits(&self, name: &str, candidate: Candidate) -> Changes {
+    pub(super) fn waits(&self, name: &str, candidate: Candidate) -> PolicyChanges {
         let place = self.newest.get(name);
         let place = place.map(|newest| newest.place.clone()).unwrap_or_default();
         self.change(|known| known.catalogue = known.catalogue.trying(candidate, place))

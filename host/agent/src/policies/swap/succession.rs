@@ -1,7 +1,7 @@
 //! A new leader takes over what the leader before has kept of revisions.
 
 use super::Swap;
-use crate::policies::active::Changes;
+use crate::policies::active::PolicyChanges;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ impl Swap {
         self.caught_up = false;
     }
 
-    /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has to be
-    /// loaded for that.
-    pub(in crate::policies) async fn catch_up(&mut self) -> (Changes, BTreeSet<Arc<str>>) {
-        let (mut changes, mut is_listed) = (Changes::new(), true);
+    /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has
+    /// to be loaded for that.
+    pub(in crate::policies) async fn catch_up(&mut self) -> (PolicyChanges, BTreeSet<Arc<str>>) {
+        let (mut changes, mut is_listed) = (PolicyChanges::new(), true);
         self.caught_up = true;
         self.loads.components().forget_histories();
         // A policy that was written again since may have other revisions by now.
@@ -58,8 +58,8 @@ impl Swap {
     }
 
     /// Puts the revision to work that is active by the history, or has it loaded.
-    fn take_over(&mut self, name: &Arc<str>) -> Changes {
-        let mut changes = Changes::new();
+    fn take_over(&mut self, name: &Arc<str>) -> PolicyChanges {
+        let mut changes = PolicyChanges::new();
         self.recalled.remove(name);
         let newest = self.newest.get(name);
         let pending = newest.and_then(|newest| newest.pending.as_ref());

@@ -1,12 +1,12 @@
 //! The tags of active policies, and which of them mean something else by now.
 
 use super::Swap;
-use crate::policies::active::Changes;
-use crate::policies::tags::{Answers, Tag};
+use crate::policies::active::PolicyChanges;
+use crate::policies::tags::{Tag, TagAnswers};
 use std::collections::BTreeSet;
 use transom_api::policy::GuestSpec;
 use transom_artifacts::{Base, Location};
-use transom_core::catalogue::guest::Guest;
+use transom_core::catalogue::guest::GuestFacts;
 use transom_core::catalogue::{MovedTag, Revision};
 
 impl Swap {
@@ -22,7 +22,7 @@ impl Swap {
     }
 
     /// Records which tags mean something else by now. What is not known stays as it was.
-    pub(in crate::policies) fn tags_answered(&mut self, answers: &Answers) -> Changes {
+    pub(in crate::policies) fn tags_answered(&mut self, answers: &TagAnswers) -> PolicyChanges {
         self.change(|known| {
             for (name, good) in &self.good {
                 let entry = known.catalogue.entry(name);
@@ -43,7 +43,7 @@ impl Swap {
 fn tags(revision: &Revision) -> BTreeSet<Tag> {
     let policy = &revision.policy;
     let specs = policy.trigger.iter().chain([&policy.decide]);
-    let tag = |(spec, guest): (&GuestSpec, &Guest)| {
+    let tag = |(spec, guest): (&GuestSpec, &GuestFacts)| {
         let component = Location::parse(&spec.component, &Base::Nowhere).ok()?;
         let image = component.image()?;
         image.digest.is_none().then(|| Tag {

@@ -1,10 +1,10 @@
 //! Trials of candidates: which are due, and what follows from their results.
 
 use super::Swap;
-use super::rollout::Passed;
+use super::rollout::PassedCandidate;
 use crate::policies::Approval;
-use crate::policies::active::{Changes, Rehearsed};
-use crate::policies::load::Loaded;
+use crate::policies::active::{PolicyChanges, Rehearsed};
+use crate::policies::load::LoadedPolicy;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
 use transom_core::rollout::expected::Expecting;
-use transom_core::rollout::history::Record;
-use transom_core::rollout::{self, Approved, Candidate, Probation, Trial, Verdict};
+use transom_core::rollout::history::RevisionRecord;
+use transom_core::rollout::{self, Approved, Candidate, CandidateVerdict, Probation, Trial};
 
-/// How a bar begins whose candidate answered differently to the same question: it was never active, so it is not rolled back.
+/// How a bar begins whose candidate answered differently to the same question: it was never active, so it is not rolled
+/// back.
 pub(super) const UNSTABLE: &str = "AnswerUnstable: ";
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -25,17 +26,17 @@ const AT_ONCE: usize = 2;
 const DOUBLED: u32 = 5;
 
 /// A trial that runs.
-pub(super) struct Running {
+pub(super) struct RunningTrial {
     number: u64,
     _end: oneshot::Sender<()>,
 }
 
 /// A candidate to try.
-pub(crate) struct Due {
+pub(crate) struct DueTrial {
     pub(super) policy: Arc<str>,
     number: u64,
     /// The candidate.
-    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) loaded: Arc<LoadedPolicy>,
     /// The approval of the policy.
     pub(crate) approval: Option<Approval>,
     /// Ends when nobody waits for the trial any more.
@@ -43,7 +44,7 @@ pub(crate) struct Due {
 }
 
 /// A candidate that was tried.
-pub(crate) struct Tried {
+pub(crate) struct TriedCandidate {
     policy: Arc<str>,
     number: u64,
     trial: Trial,
@@ -53,15 +54,15 @@ pub(crate) struct Tried {
     now_seconds: i64,
 }
 
-impl Due {
+impl DueTrial {
     /// What was found, and when.
     pub(crate) fn tried(
         self,
         (trial, rehearsed): (Trial, Option<Rehearsed>),
         approved: Approved,
         now_seconds: i64,
-    ) -> Tried {
-        Tried {
+    ) -> TriedCandidate {
+        TriedCandidate {
             policy: self.policy,
             number: self.number,
             trial,
@@ -74,9 +75,10 @@ impl Due {
 }
 
 impl Swap {
-    /// The candidates that are to be tried now, as far as there is room beside so many trials. Each counts as running until
+    /// The candidates that are to be tried now, as far as there is room beside so many trials. Each counts as running
+    /// until
     /// [`Swap::tried`].
-    pub(crate) fn due(&mut self, running: usize) -> Vec<Due> {
+    pub(crate) fn due(&mut self, running: usize) -> Vec<DueTrial> {
         let now = Instant::now();
         let room = AT_ONCE.saturating_sub(running);
         let mut pending = self.newest.values().filter_map(|one| one.pending.as_ref());
@@ -96,11 +98,11 @@ impl Swap {
             .map(|(policy, approval, pending)| {
                 *numbers += 1;
                 let (end, outdated) = oneshot::channel();
-                pending.running = Some(Running {
+                pending.running = Some(RunningTrial {
                     number: *numbers,
                     _end: end,
                 });
-                Due {
+                DueTrial {
                     policy,
                     number: *numbers,
                     loaded: Arc::clone(&pending.loaded),
@@ -119,15 +121,15 @@ impl Swap {
     }
 
     /// Takes the result of a trial.
-    pub(crate) fn tried(&mut self, tried: Tried) -> Changes {
+    pub(crate) fn tried(&mut self, tried: TriedCandidate) -> PolicyChanges {
         let newest = self.newest.get_mut(&tried.policy);
         let outdated = newest
             .as_ref()
             .is_some_and(|one| one.approval() != tried.approval);
-        let is_ours = |running: &Running| running.number == tried.number;
+        let is_ours = |running: &RunningTrial| running.number == tried.number;
         let pending = newest.and_then(|newest| newest.pending.as_mut());
         let Some(pending) = pending.filter(|one| one.running.as_ref().is_some_and(is_ours)) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         pending.running = None;
         pending.late = if tried.trial.late {
@@ -146,25 +148,25 @@ impl Swap {
         };
         match verdict {
             // An approval that was taken back meanwhile counts no more.
-            Verdict::Activate if outdated => {
+            CandidateVerdict::Activate if outdated => {
                 pending.due = Some(Instant::now());
-                Changes::new()
+                PolicyChanges::new()
             }
-            Verdict::Activate => {
+            CandidateVerdict::Activate => {
                 pending.due = None;
                 self.keep_passed(&revision, tried)
             }
-            Verdict::Wait(gate, reason, message) => {
+            CandidateVerdict::Wait(gate, reason, message) => {
                 pending.due = Some(Instant::now() + again(pending.late, outdated));
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.waits(&tried.policy, candidate)
             }
-            Verdict::Refuse(gate, reason, message) => {
+            CandidateVerdict::Refuse(gate, reason, message) => {
                 pending.due = None;
                 if reason == KnownReason::AnswerUnstable {
                     // Another trial might not notice.
                     let why = format!("{UNSTABLE}{message}");
-                    self.bar(&tried.policy, Record::of(&revision), &why);
+                    self.bar(&tried.policy, RevisionRecord::of(&revision), &why);
                 }
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.refuse_candidate(&tried.policy, candidate)
@@ -172,21 +174,21 @@ impl Swap {
         }
     }
 
-    /// Has a candidate that passed all gates kept as the active revision, before it becomes that: another leader would not
-    /// know that it was.
-    fn keep_passed(&mut self, revision: &Revision, tried: Tried) -> Changes {
+    /// Has a candidate that passed all gates kept as the active revision, before it becomes that: another leader would
+    /// not know that it was.
+    fn keep_passed(&mut self, revision: &Revision, tried: TriedCandidate) -> PolicyChanges {
         let name = tried.policy;
         let newest = self.newest.get_mut(&name);
         let Some(pending) = newest.and_then(|newest| newest.pending.as_mut()) else {
-            return Changes::new();
+            return PolicyChanges::new();
         };
         let rollback = revision.policy.spec.rollout.rollback;
         let expecting = Expecting {
             expected: tried.trial.expected.clone(),
             probation: Probation::new(tried.now_seconds, tried.trial.active_faults, rollback),
         };
-        pending.passed = Some(Passed {
-            record: Record::of(revision).with(&tried.trial.plan, &expecting),
+        pending.passed = Some(PassedCandidate {
+            record: RevisionRecord::of(revision).with(&tried.trial.plan, &expecting),
             approved: rollout::approved(revision, &tried.trial, &tried.approved),
             rehearsed: tried.rehearsed,
         });
@@ -195,13 +197,17 @@ impl Swap {
             return self.refuse_barred(&name, &loaded, why);
         }
         self.note(&name);
-        Changes::new()
+        PolicyChanges::new()
     }
 }
 
-/// What becomes of a revision that was tried. The active one, in the mode `Shadow`, is no candidate that could be refused: it
-/// goes on being compared.
-fn verdict(active: Option<&Arc<Loaded>>, revision: &Revision, tried: &Tried) -> Verdict {
+/// What becomes of a revision that was tried. The active one, in the mode `Shadow`, is no candidate that could be
+/// refused: it goes on being compared.
+fn verdict(
+    active: Option<&Arc<LoadedPolicy>>,
+    revision: &Revision,
+    tried: &TriedCandidate,
+) -> CandidateVerdict {
     let verdict = rollout::verdict(revision, &tried.trial, &tried.approved);
     match active.is_some_and(|active| active.revision.id() == revision.id()) {
         true => verdict.waiting(),
@@ -218,8 +224,9 @@ fn again(late: u32, outdated: bool) -> Duration {
     }
 }
 
-/// The candidates that are tried now, of those that are due since some time: the one that waited longest first. Of those
-/// whose last trial took too long only one at a time, so that they hold up no other one. `late_runs`: one of them runs.
+/// The candidates that are tried now, of those that are due since some time: the one that waited longest first. Of
+/// those whose last trial took too long only one at a time, so that they hold up no other one. `late_runs`: one of them
+/// runs.
 fn in_turn<T>(
     mut due: Vec<(Instant, bool, T)>,
     room: usize,

@@ -1,17 +1,17 @@
 //! Writes fields: into an object that the agent made, or as a patch that lies over a user's object.
 
-use super::Writer;
-use crate::directory::change::Content;
+use super::OwnWriter;
+use crate::directory::change::FileContent;
 use crate::directory::patch::{Patch, get, set};
 use crate::directory::shared::version_text;
-use crate::directory::slot::{Effective, Seen};
+use crate::directory::slot::{Effective, SlotState};
 use crate::directory::tree::Layer;
 use serde_json::Value;
 use std::sync::Arc;
 use transom_core::object::Object;
 use transom_core::plan::WriteFailure;
 
-impl Writer<'_> {
+impl OwnWriter<'_> {
     /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
     /// the write left it.
     pub(super) fn patch(&self, fields: &[(String, Value)]) -> Result<Option<Object>, WriteFailure> {
@@ -53,7 +53,7 @@ impl Writer<'_> {
         (text, users): (Arc<str>, Value),
         before: Patch,
         fields: &[(String, Value)],
-    ) -> Result<(Value, Seen), WriteFailure> {
+    ) -> Result<(Value, SlotState), WriteFailure> {
         let mut patch = before.clone();
         for (path, value) in fields {
             patch.take(&users, path, value);
@@ -75,14 +75,14 @@ impl Writer<'_> {
             self.remove(Layer::Patch, Some(&seen))?;
         } else {
             let file = self.written(|| patch.file(self.target));
-            let content = Content::Patch(Arc::new(self.target.clone()), patch);
+            let content = FileContent::Patch(Arc::new(self.target.clone()), patch);
             self.put(Layer::Patch, file.as_deref(), content, &seen)?;
         }
         Ok((body, seen))
     }
 
     /// The object as a write left it; `None` if it changed since.
-    fn left(&self, body: Value, seen: &Seen) -> Option<Object> {
+    fn left(&self, body: Value, seen: &SlotState) -> Option<Object> {
         let unchanged = self.shared.store().seen(self.target) == *seen;
         unchanged.then(|| Object {
             reference: self.target.clone(),

@@ -1,8 +1,8 @@
 //! One file of a status: its condition, and the first line by which an equal one is known.
 
 use crate::directory::names::digest;
-use crate::directory::own::Own;
-use crate::directory::tree::Stamp;
+use crate::directory::own::OwnFolder;
+use crate::directory::tree::FileStamp;
 use serde_json::{Map, Value, json};
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -13,7 +13,7 @@ use transom_core::time::format_rfc3339;
 const MARK: &str = "# transom ";
 
 /// A condition in the form of Kubernetes, without its time.
-pub(super) struct Condition<'a> {
+pub(super) struct UntimedCondition<'a> {
     pub(super) kind: &'a str,
     pub(super) status: &'a str,
     pub(super) reason: &'a str,
@@ -28,17 +28,17 @@ struct Fingerprint {
     status: String,
     since: String,
     /// Of the file, if an equal one proves that it is unchanged.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
 /// Writes a status file if more than its time differs. Returns the stamp of a file that says this already.
 pub(super) fn write(
-    own: &Own,
+    own: &OwnFolder,
     file: &Path,
     mut body: Map<String, Value>,
-    condition: &Condition<'_>,
+    condition: &UntimedCondition<'_>,
     at_seconds: i64,
-) -> io::Result<Option<Stamp>> {
+) -> io::Result<Option<FileStamp>> {
     let mut shown = json!({
         "type": condition.kind, "status": condition.status, "reason": condition.reason, "message": condition.message,
     });
@@ -72,11 +72,11 @@ pub(super) fn write(
 }
 
 /// The first line of a status file; `None` if there is no file, or its first line was changed.
-fn fingerprint(own: &Own, file: &Path) -> io::Result<Option<Fingerprint>> {
+fn fingerprint(own: &OwnFolder, file: &Path) -> io::Result<Option<Fingerprint>> {
     let Some(file) = own.file(file)? else {
         return Ok(None);
     };
-    let stamp = Stamp::of(&file.metadata()?);
+    let stamp = FileStamp::of(&file.metadata()?);
     let mut line = String::new();
     if BufReader::with_capacity(160, file.take(160))
         .read_line(&mut line)

@@ -1,7 +1,7 @@
 //! The file of everything that cannot be read.
 
 use super::read;
-use crate::directory::Shared;
+use crate::directory::SharedDirectory;
 use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ const SHOWN_PLACES: usize = 200;
 const SHOWN_OBJECTS: usize = 10;
 
 /// Writes the list of everything that cannot be read, or removes the file if there is nothing.
-pub(in crate::directory) fn publish_unreadable(shared: &Shared) -> io::Result<()> {
+pub(in crate::directory) fn publish_unreadable(shared: &SharedDirectory) -> io::Result<()> {
     let Some(own) = &shared.own else {
         return Ok(());
     };

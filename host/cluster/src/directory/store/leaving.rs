@@ -1,21 +1,21 @@
 //! Objects of users that no file has any more. They stay for a while, because a program that moves files may remove all
 //! of them before it writes the first one again.
 
-use super::Store;
-use crate::directory::change::News;
-use crate::directory::slot::{Seen, Source};
+use super::DirectoryStore;
+use crate::directory::change::DirectoryNews;
+use crate::directory::slot::{SlotState, UserObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 use transom_core::reference::ObjectRef;
 
-impl Store {
+impl DirectoryStore {
     /// Keeps the objects of which nothing but these sources was there: they are leaving from now on.
-    pub(super) fn keep(&mut self, taken: BTreeMap<Arc<ObjectRef>, Vec<Source>>, now: Instant) {
+    pub(super) fn keep(&mut self, taken: BTreeMap<Arc<ObjectRef>, Vec<UserObject>>, now: Instant) {
         for (reference, sources) in taken {
             let slot = self.slots.get_mut(&reference);
             let slot = slot.filter(|slot| slot.users.is_empty());
-            if let Some(slot) = slot.filter(|slot| slot.seen != Seen::Absent) {
+            if let Some(slot) = slot.filter(|slot| slot.seen != SlotState::Absent) {
                 slot.users = sources;
                 self.leaving.insert(reference, now);
             }
@@ -46,7 +46,10 @@ impl Store {
     }
 
     /// Those of these objects that are leaving are gone now.
-    pub(in crate::directory) fn let_go(&mut self, objects: &BTreeSet<Arc<ObjectRef>>) -> Vec<News> {
+    pub(in crate::directory) fn let_go(
+        &mut self,
+        objects: &BTreeSet<Arc<ObjectRef>>,
+    ) -> Vec<DirectoryNews> {
         let mut gone = objects.clone();
         gone.retain(|object| self.leaving.contains_key(object));
         gone.iter().for_each(|object| self.found_again(object));

@@ -1,13 +1,13 @@
 //! What of the state cannot be read: files, folders, and objects that two files define.
 
-use super::{File, Store};
-use crate::directory::change::{News, Print, duplicate};
-use crate::directory::manifest::Fault;
-use crate::directory::tree::Place;
+use super::{DirectoryStore, File};
+use crate::directory::change::{DirectoryNews, Print, duplicate};
+use crate::directory::manifest::FileFault;
+use crate::directory::tree::FilePlace;
 use std::sync::Arc;
 use transom_core::observation::Unreadable;
 
-impl Store {
+impl DirectoryStore {
     /// Everything that cannot be read.
     pub(in crate::directory) fn unreadable(&self) -> Vec<Unreadable> {
         let duplicates = self
@@ -25,10 +25,10 @@ impl Store {
     /// Records why a file cannot be used; its last content stays.
     pub(in crate::directory) fn refuse(
         &mut self,
-        place: &Place,
+        place: &FilePlace,
         print: Option<Print>,
-        fault: Fault,
-    ) -> Option<News> {
+        fault: FileFault,
+    ) -> Option<DirectoryNews> {
         if let Some(print) = print {
             self.files
                 .entry(place.clone())
@@ -38,7 +38,7 @@ impl Store {
                 })
                 .print = print;
         }
-        let Fault {
+        let FileFault {
             reason,
             message,
             objects,
@@ -54,45 +54,52 @@ impl Store {
             return None;
         }
         self.problems.insert(place, problem.clone());
-        Some(News::Unreadable(Box::new(problem)))
+        Some(DirectoryNews::Unreadable(Box::new(problem)))
     }
 
     /// The folders that could not be listed, at or below one folder or everywhere.
-    pub(in crate::directory) fn closed_folders(&self, scanned: Option<&Place>) -> Vec<Place> {
-        let inside = |folder: &&Place| {
+    pub(in crate::directory) fn closed_folders(
+        &self,
+        scanned: Option<&FilePlace>,
+    ) -> Vec<FilePlace> {
+        let inside = |folder: &&FilePlace| {
             scanned.is_none_or(|at| at.layer == folder.layer && folder.path.starts_with(&at.path))
         };
         self.closed.iter().filter(inside).cloned().collect()
     }
 
     /// Records that a folder cannot be listed; the known state of its files stays.
-    pub(in crate::directory) fn close(&mut self, folder: &Place, fault: Fault) -> Option<News> {
+    pub(in crate::directory) fn close(
+        &mut self,
+        folder: &FilePlace,
+        fault: FileFault,
+    ) -> Option<DirectoryNews> {
         self.closed.insert(folder.clone());
         self.refuse(folder, None, fault)
     }
 
     /// Records that a folder can be listed again, or is gone.
-    pub(in crate::directory) fn reopened(&mut self, folder: &Place) -> Option<News> {
+    pub(in crate::directory) fn reopened(&mut self, folder: &FilePlace) -> Option<DirectoryNews> {
         self.closed.remove(folder);
         self.mended(&folder.to_string())
     }
 
     /// Removes the fault of a place; returns the news.
-    pub(in crate::directory) fn mended(&mut self, place: &str) -> Option<News> {
+    pub(in crate::directory) fn mended(&mut self, place: &str) -> Option<DirectoryNews> {
         self.problems
             .remove(place)
-            .map(|problem| News::Readable(problem.place))
+            .map(|problem| DirectoryNews::Readable(problem.place))
     }
 
     /// The news about the duplicates in the same files.
-    pub(in crate::directory) fn group(&mut self, files: Arc<str>) -> News {
+    pub(in crate::directory) fn group(&mut self, files: Arc<str>) -> DirectoryNews {
         match self.duplicates.get(&files) {
             Some(objects) if !objects.is_empty() => {
-                News::Unreadable(Box::new(duplicate(&files, objects)))
+                DirectoryNews::Unreadable(Box::new(duplicate(&files, objects)))
             }
             _ => {
                 self.duplicates.remove(&files);
-                News::Readable(files.to_string())
+                DirectoryNews::Readable(files.to_string())
             }
         }
     }

@@ -10,14 +10,14 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// Distinguishes a changed file from an unchanged one without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::directory) struct Stamp {
+pub(in crate::directory) struct FileStamp {
     modified: SystemTime,
     bytes: u64,
     /// Another file with the same name may have the same time and size.
     inode: u64,
 }
 
-impl Stamp {
+impl FileStamp {
     /// The stamp of an open file; `None` if it changed so recently that an equal stamp would prove nothing.
     pub(in crate::directory) fn of(metadata: &Metadata) -> Option<Self> {
         Self::settled(metadata.modified().ok()?, metadata.len(), metadata.ino())

@@ -1,9 +1,9 @@
 //! When an object is gone that no file has any more: once its folder is quiet, or it was away for long.
 
-use super::super::change::News;
+use super::super::change::DirectoryNews;
 use super::super::load::{self, Scanned};
 use super::super::settle::OPEN;
-use super::super::tree::{Layer, Place, is_manifest};
+use super::super::tree::{FilePlace, Layer, is_manifest};
 use super::{Follower, ROUND};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,8 +22,8 @@ const SHARE: u32 = 10;
 const ROUNDS: u32 = 5;
 
 impl Follower {
-    /// Whether a path is that of a user's manifest, or of a folder with some. Others do not matter: a log is written all
-    /// the time.
+    /// Whether a path is that of a user's manifest, or of a folder with some. Others do not matter: a log is written
+    /// all the time.
     pub(super) fn is_users(&self, path: &Path) -> bool {
         let place = self.shared.tree().place(path);
         place
@@ -46,7 +46,7 @@ impl Follower {
     /// Since when the first object has been leaving. While the root cannot be listed, no object is gone: its files may
     /// have been removed with the root.
     fn leaving_since(&self) -> Option<Instant> {
-        let root = Place::new(Layer::User, Path::new(""));
+        let root = FilePlace::new(Layer::User, Path::new(""));
         let store = self.shared.store();
         let is_open = !store.closed_folders(None).contains(&root);
         store.leaving_since().filter(|_| is_open)
@@ -86,11 +86,15 @@ impl Follower {
     }
 
     /// Lets those of these objects go that are still gone after everything was scanned.
-    pub(super) fn let_go(&mut self, gone: &BTreeSet<Arc<ObjectRef>>, now: Instant) -> Vec<News> {
+    pub(super) fn let_go(
+        &mut self,
+        gone: &BTreeSet<Arc<ObjectRef>>,
+        now: Instant,
+    ) -> Vec<DirectoryNews> {
         let mut news = Vec::new();
         let mut rounds = 0..ROUNDS;
-        // The scan left out what was changing, and one of these files may have an object now. No quiet moment is awaited
-        // here, because there may be none.
+        // The scan left out what was changing, and one of these files may have an object now. No quiet moment is
+        // awaited here, because there may be none.
         while !(gone & &self.gone(now)).is_empty() && self.is_busy() && rounds.next().is_some() {
             news.extend(self.read_whole(now));
         }
@@ -101,10 +105,10 @@ impl Follower {
     }
 
     /// Reads the files that are complete, although more may follow.
-    fn read_whole(&mut self, now: Instant) -> Vec<News> {
+    fn read_whole(&mut self, now: Instant) -> Vec<DirectoryNews> {
         let mut found = Scanned::default();
         for path in self.settling.take_whole() {
-            found.add(self.look_at(&path));
+            found.add(self.scan_path(&path));
         }
         let edits = load::read_files(&self.shared, found.files);
         self.catch_up();
@@ -117,7 +121,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::settle::{Settling, Touch};
+    use super::super::super::settle::{SettlingPaths, Touch};
     use super::super::super::signals::Heard;
     use super::super::tests::{MAP, deaf, news};
     use super::*;
@@ -130,7 +134,7 @@ mod tests {
     fn with_a(root: &Path) -> (Follower, impl Fn(u32) -> Instant) {
         let mut follower = deaf(root);
         follower.settle = Duration::from_millis(100);
-        follower.settling = Settling::new(follower.settle);
+        follower.settling = SettlingPaths::new(follower.settle);
         std::fs::write(root.join("a.yaml"), MAP).unwrap();
         news(&mut follower);
         let (start, settle) = (Instant::now() + Duration::from_secs(1), follower.settle);
@@ -159,7 +163,7 @@ mod tests {
         if follower.settling.next_due().is_some_and(|due| due <= now)
             || follower.next_gone().is_some_and(|due| due <= now)
         {
-            follower.look(now);
+            follower.read_due(now);
         }
         let store = follower.shared.store();
         let there = store.references().filter_map(|one| store.users_file(one));
@@ -191,7 +195,7 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         let (mut follower, at) = with_a(&root);
         std::fs::remove_file(root.join("a.yaml")).unwrap();
-        follower.look(at(ROUND_AT));
+        follower.read_due(at(ROUND_AT));
         for step in 1..4 {
             let name = format!("n{step}.yaml");
             std::fs::write(root.join(&name), MAP.replace("name: a", "name: n")).unwrap();
@@ -217,7 +221,7 @@ mod tests {
         assert_eq!(there, ["a.yaml"]);
         assert_eq!(follower.next_gone(), None);
         std::fs::create_dir(&root).unwrap();
-        follower.look(at(2 * AWAY));
+        follower.read_due(at(2 * AWAY));
         assert_eq!(after(&mut follower, None, at(3 * AWAY)), [""; 0]);
     }
 
@@ -231,7 +235,7 @@ mod tests {
         let (mut follower, at) = with_a(&root);
         std::fs::rename(&root, root.with_file_name("last")).unwrap();
         std::os::unix::fs::symlink("next", &root).unwrap();
-        follower.look(at(1));
+        follower.read_due(at(1));
         assert_eq!(*follower.shared.tree().root, *next);
         assert_eq!(after(&mut follower, None, at(QUIET)), ["a.yaml"]);
         std::fs::write(next.join("b.yaml"), MAP).unwrap();
@@ -241,7 +245,7 @@ mod tests {
         std::fs::create_dir(root.with_file_name("empty")).unwrap();
         std::fs::remove_file(&root).unwrap();
         std::os::unix::fs::symlink("empty", &root).unwrap();
-        follower.look(at(5 * QUIET));
+        follower.read_due(at(5 * QUIET));
         let there = after(&mut follower, None, at(6 * QUIET - 1));
         assert_eq!(there, ["b.yaml"]);
         assert_eq!(after(&mut follower, None, at(6 * QUIET)), [""; 0]);
@@ -293,7 +297,7 @@ mod tests {
         let written = root.join("b.yaml");
         follower.settling.note(written, Touch::Writing, at(AWAY));
         assert_eq!(follower.next_gone(), None);
-        follower.look(at(AWAY + 5));
+        follower.read_due(at(AWAY + 5));
         assert_eq!(after(&mut follower, None, at(AWAY + 5)), ["a.yaml"]);
         std::fs::write(root.join("b.yaml"), MAP).unwrap();
         after(&mut follower, Some(&root.join("b.yaml")), at(AWAY + 6));
@@ -327,7 +331,7 @@ mod tests {
         after(&mut follower, None, at(1));
         follower.scanned(at(1), follower.settle * QUIET);
         assert_eq!(follower.next_gone(), Some(at(1 + SHARE * QUIET)));
-        follower.look(at(SHARE * QUIET));
+        follower.read_due(at(SHARE * QUIET));
         assert_eq!(after(&mut follower, None, at(SHARE * QUIET)), ["a.yaml"]);
         assert_eq!(after(&mut follower, None, at(1 + SHARE * QUIET)), [""; 0]);
         follower.scanned(at(0), Duration::ZERO);

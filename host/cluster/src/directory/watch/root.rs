@@ -1,6 +1,6 @@
 //! Follows the given path when it leads to another folder.
 
-use super::super::settle::Settling;
+use super::super::settle::SettlingPaths;
 use super::{Follower, watcher};
 use notify::{RecursiveMode, Watcher as _};
 use std::path::Path;
@@ -13,13 +13,13 @@ impl Follower {
         let Some(tree) = self.shared.tree().moved() else {
             return false;
         };
-        // A new watcher does not keep the folders of the old tree. Without one, the present one watches the new folders,
-        // too.
+        // A new watcher does not keep the folders of the old tree. Without one, the present one watches the new
+        // folders, too.
         if let Ok(watcher) = watcher(&self.signals) {
             self.watcher = watcher;
         }
         // What changed in the old folder does not matter any more.
-        self.settling = Settling::new(self.settle);
+        self.settling = SettlingPaths::new(self.settle);
         self.shared.move_to(tree);
         true
     }

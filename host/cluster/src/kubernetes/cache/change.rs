@@ -1,10 +1,10 @@
 //! Changes of the cache by watch events, lists and answers, and the news that each change causes.
 //! A change that no reader of the cache can see causes no news.
 
-use super::{Asked, Cache, later};
+use super::{Cache, SentAt, later};
 use crate::kubernetes::decode;
-use crate::kubernetes::shared::{News, Topic};
-use crate::kubernetes::store::{Content, Item, Kept, Key, Moment, Store, key};
+use crate::kubernetes::shared::{ServerNews, Topic};
+use crate::kubernetes::store::{Item, KeptContent, Moment, Store, StoreKey, StoredObject, key};
 use crate::kubernetes::watched::{Watched, holds};
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,8 +14,8 @@ use transom_core::watches::{Keep, Scope};
 
 impl Cache {
     /// The present moment, for a request that is sent now; pass it along with the answer.
-    pub(in crate::kubernetes) fn asked(&self) -> Asked {
-        Asked(self.moment)
+    pub(in crate::kubernetes) fn asked(&self) -> SentAt {
+        SentAt(self.moment)
     }
 
     /// Whether only an answer reported the state of an object, and no watch has confirmed it.
@@ -35,13 +35,13 @@ impl Cache {
 
     /// A list contains an object. News of the first list of a watch are held back until it ends, unless another synced
     /// watch covers the object: that watch would find the object unchanged and report nothing.
-    pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<News> {
+    pub(in crate::kubernetes) fn put(&mut self, number: u64, item: Item) -> Vec<ServerNews> {
         let key = item.key.clone();
         let news = self.changed(number, &key, |store| store.apply_listed(item));
         if self.watch(number).is_none_or(|watched| watched.synced) {
             return news;
         }
-        let listed = |news: &News| match &news.topic {
+        let listed = |news: &ServerNews| match &news.topic {
             Topic::Object(object) | Topic::Fault(object) => {
                 self.about(object).any(|watched| watched.synced)
             }
@@ -60,7 +60,7 @@ impl Cache {
         number: u64,
         version: &str,
         item: Option<Item>,
-    ) -> Vec<News> {
+    ) -> Vec<ServerNews> {
         let news = item.map(|item| {
             let key = item.key.clone();
             self.changed(number, &key, |store| store.apply_event(item))
@@ -84,17 +84,17 @@ impl Cache {
         &mut self,
         number: u64,
         version: &str,
-    ) -> Option<Vec<News>> {
+    ) -> Option<Vec<ServerNews>> {
         let watched = self
             .watch(number)
             .filter(|watched| watched.store.went_back(version))?;
         let scope = Arc::clone(&watched.scope);
-        let keys: Vec<Key> = watched
+        let keys: Vec<StoreKey> = watched
             .store
             .iter(None)
             .map(|(key, _)| key.clone())
             .collect();
-        let merged = |cache: &Self| -> Vec<Option<Content>> {
+        let merged = |cache: &Self| -> Vec<Option<KeptContent>> {
             keys.iter()
                 .map(|key| cache.merged(&scope, key).map(|kept| kept.content.clone()))
                 .collect()
@@ -113,7 +113,12 @@ impl Cache {
     }
 
     /// Changes the state of an object in one watch; returns news if the state merged from all watches changes.
-    fn changed(&mut self, number: u64, key: &str, change: impl FnOnce(&mut Store)) -> Vec<News> {
+    fn changed(
+        &mut self,
+        number: u64,
+        key: &str,
+        change: impl FnOnce(&mut Store),
+    ) -> Vec<ServerNews> {
         let Some(scope) = self.watch(number).map(|watched| Arc::clone(&watched.scope)) else {
             return Vec::new();
         };
@@ -126,7 +131,7 @@ impl Cache {
     }
 
     /// The newest state of an object in any watch of its kind that keeps what the object says.
-    fn merged(&self, scope: &Scope, key: &str) -> Option<&Kept> {
+    fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
         let of_kind = |other: &&Watched| {
             let same =
                 (&other.scope.kind, &other.scope.api_version) == (&scope.kind, &scope.api_version);
@@ -145,20 +150,20 @@ impl Cache {
         &self,
         scope: &Scope,
         key: &str,
-        before: Option<&Content>,
-        after: Option<&Content>,
-    ) -> Vec<News> {
+        before: Option<&KeptContent>,
+        after: Option<&KeptContent>,
+    ) -> Vec<ServerNews> {
         if before == after {
             return Vec::new();
         }
-        let faulty = |content: Option<&Content>| matches!(content, Some(Content::Fault(_)));
+        let faulty = |content: Option<&KeptContent>| matches!(content, Some(KeptContent::Fault(_)));
         let (reference, gone) = (Arc::new(self.reference(scope, key)), after.is_none());
         let fault = faulty(before) || faulty(after);
-        let fault = fault.then(|| News {
+        let fault = fault.then(|| ServerNews {
             topic: Topic::Fault(Arc::clone(&reference)),
             gone,
         });
-        let object = (!faulty(after)).then_some(News {
+        let object = (!faulty(after)).then_some(ServerNews {
             topic: Topic::Object(reference),
             gone,
         });
@@ -172,7 +177,7 @@ impl Cache {
         number: u64,
         version: &str,
         key: Option<&str>,
-    ) -> Vec<News> {
+    ) -> Vec<ServerNews> {
         let news =
             key.map(|key| self.changed(number, key, |store| store.apply_deletion(key, version)));
         self.moved(number, version);
@@ -180,7 +185,7 @@ impl Cache {
     }
 
     /// A list ended: objects that it did not contain are gone. Objects that the watch no longer keeps cause no news.
-    pub(in crate::kubernetes) fn listed(&mut self, number: u64, version: &str) -> Vec<News> {
+    pub(in crate::kubernetes) fn listed(&mut self, number: u64, version: &str) -> Vec<ServerNews> {
         let Some(watched) = self.watch(number) else {
             return Vec::new();
         };
@@ -210,8 +215,8 @@ impl Cache {
     pub(in crate::kubernetes) fn answered(
         &mut self,
         object: &Object,
-        Asked(asked): Asked,
-    ) -> Vec<News> {
+        SentAt(asked): SentAt,
+    ) -> Vec<ServerNews> {
         let Some(now) = self.learns(asked) else {
             return Vec::new();
         };
@@ -245,8 +250,8 @@ impl Cache {
         &mut self,
         reference: &ObjectRef,
         version: &str,
-        Asked(asked): Asked,
-    ) -> Vec<News> {
+        SentAt(asked): SentAt,
+    ) -> Vec<ServerNews> {
         let key = key(reference.namespace.as_deref(), &reference.name);
         let numbers: Vec<u64> = self
             .about(reference)

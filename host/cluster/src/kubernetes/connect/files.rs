@@ -1,5 +1,5 @@
-//! Client certificates and keys that a kubeconfig names by path. Others renew these files while the agent runs, so they are
-//! read again. Keeps only a digest of them.
+//! Client certificates and keys that a kubeconfig names by path. Others renew these files while the agent runs, so they
+//! are read again. Keeps only a digest of them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,16 +20,16 @@ const LOOK: Duration = Duration::from_secs(10);
 type Digests = [Option<Digest>; 2];
 
 /// A client for what the files hold.
-struct Made {
+struct MadeClient {
     client: Client,
     digest: Digests,
     looked: Instant,
 }
 
 /// The files of one connection.
-struct Files {
+struct ConnectionFiles {
     config: Config,
-    made: Mutex<Made>,
+    made: Mutex<MadeClient>,
 }
 
 /// Whether a user has a certificate or key in a file; data in the kubeconfig itself comes first.
@@ -58,12 +58,12 @@ pub(super) fn client(config: Config) -> Result<Client, Error> {
     };
     let client = Client::try_from(now)?;
     let namespace = client.default_namespace().to_owned();
-    let made = Mutex::new(Made {
+    let made = Mutex::new(MadeClient {
         client,
         digest,
         looked: Instant::now(),
     });
-    let files = Arc::new(Files { config, made });
+    let files = Arc::new(ConnectionFiles { config, made });
     let certified = move |request: http::Request<Body>| {
         let files = Arc::clone(&files);
         async move { files.current().await.send(request).await }
@@ -71,7 +71,7 @@ pub(super) fn client(config: Config) -> Result<Client, Error> {
     Ok(Client::new(service_fn(certified), namespace))
 }
 
-impl Files {
+impl ConnectionFiles {
     /// The client for what the files hold.
     async fn current(self: Arc<Self>) -> Client {
         let (client, is_due) = {

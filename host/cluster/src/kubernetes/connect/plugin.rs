@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode};
 use kube::Config;
 use kube::client::{Body, Client};
 use kube::config::{ExecConfig, ExecInteractiveMode};
-use running::{Bound, Running, late};
+use running::{Bound, RunningPlugin, late};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tower::service_fn;
-use transom_core::document::{Limits, parse_one};
+use transom_core::document::{ParseLimits, parse_one};
 use transom_core::share::lock::MutexExt as _;
 use transom_core::time::parse_rfc3339;
 
@@ -34,11 +34,11 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const WAIT: Duration = Duration::from_secs(8);
 /// How long before its end a credential is renewed.
 const EARLY: Duration = Duration::from_secs(60);
-/// How soon a credential that the API server refuses is replaced again: a plugin may give the same one. Doubled with each
-/// refusal in a row, up to the longest.
+/// How soon a credential that the API server refuses is replaced again: a plugin may give the same one. Doubled with
+/// each refusal in a row, up to the longest.
 const REFUSED: Duration = Duration::from_secs(5);
 const REFUSED_LONGEST: Duration = Duration::from_secs(300);
-const LIMITS: Limits = Limits {
+const LIMITS: ParseLimits = ParseLimits {
     bytes: 1 << 20,
     nodes: 1_000,
     depth: 16,
@@ -54,19 +54,19 @@ pub(in crate::kubernetes) struct PluginError {
 
 /// The credential that a plugin gave.
 #[derive(Clone)]
-struct Credential {
+struct PluginCredential {
     header: Option<HeaderValue>,
-    certificate: Option<Pair>,
+    certificate: Option<PemPair>,
     until: Option<SystemTime>,
 }
 
-impl fmt::Debug for Credential {
+impl fmt::Debug for PluginCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credential")
     }
 }
 
-impl Credential {
+impl PluginCredential {
     fn holds(&self) -> bool {
         self.until
             .is_none_or(|until| SystemTime::now() + EARLY < until)
@@ -74,22 +74,22 @@ impl Credential {
 }
 
 /// A run of a plugin: under way, or ended with this result.
-type Run = Shared<BoxFuture<'static, Result<Credential, PluginError>>>;
+type Run = Shared<BoxFuture<'static, Result<PluginCredential, PluginError>>>;
 
 /// Certificate chain and key, both PEM.
-type Pair = (String, String);
+type PemPair = (String, String);
 
 /// The clients of one connection.
 struct Clients {
     config: Config,
     plain: Client,
     /// The client for the certificate that the plugin gave last.
-    certified: Mutex<Option<(Pair, Client)>>,
+    certified: Mutex<Option<(PemPair, Client)>>,
 }
 
 impl Clients {
     /// The client for a credential.
-    fn of(&self, said: &Credential) -> Result<Client, kube::Error> {
+    fn of(&self, said: &PluginCredential) -> Result<Client, kube::Error> {
         let Some(pair) = &said.certificate else {
             return Ok(self.plain.clone());
         };
@@ -173,7 +173,7 @@ impl Plugin {
         let mut last = self.run.locked();
         let usable = |run: &&Run| match run.peek() {
             None => true,
-            Some(said) => said.as_ref().is_ok_and(Credential::holds),
+            Some(said) => said.as_ref().is_ok_and(PluginCredential::holds),
         };
         if let Some(run) = last.as_ref().filter(usable) {
             return run.clone();
@@ -238,8 +238,8 @@ fn error(exec: &ExecConfig, message: impl Into<String>) -> PluginError {
     }
 }
 
-async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<Credential, String> {
-    let (running, command) = (Arc::new(Running::default()), command(exec, guard)?);
+async fn run(exec: &ExecConfig, guard: &[OsString]) -> Result<PluginCredential, String> {
+    let (running, command) = (Arc::new(RunningPlugin::default()), command(exec, guard)?);
     let (bound, running) = (Bound(Arc::clone(&running)), running);
     let ended = spawn_blocking(move || running.run(command));
     let said = timeout(PATIENCE, ended).await.map_err(|_| late(PATIENCE))?;
@@ -292,7 +292,7 @@ fn command(exec: &ExecConfig, guard: &[OsString]) -> Result<Command, String> {
 }
 
 /// The credential in the output of a plugin. A parser's error may quote the output, so it is left out.
-fn read(said: &[u8]) -> Result<Credential, String> {
+fn read(said: &[u8]) -> Result<PluginCredential, String> {
     let said = parse_one(said, LIMITS).map_err(|_| "did not print an ExecCredential")?;
     let text = |field: &str| Some(said.get("status")?.get(field)?.as_str()?.to_owned());
     let token = text("token");
@@ -319,7 +319,7 @@ fn read(said: &[u8]) -> Result<Credential, String> {
             )
         }
     };
-    Ok(Credential {
+    Ok(PluginCredential {
         header,
         certificate,
         until,
@@ -344,7 +344,7 @@ mod tests {
         .unwrap()
     }
 
-    async fn said(script: &str) -> Result<Credential, String> {
+    async fn said(script: &str) -> Result<PluginCredential, String> {
         Plugin::new(sh(script), &[])
             .run()
             .await

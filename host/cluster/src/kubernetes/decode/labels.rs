@@ -5,10 +5,10 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
 
-/// The labels whose keys are wanted, of an object of which [`kept`] made these bytes. Looks for them where they stand: a set
-/// asks this of thousands of objects.
+/// The labels whose keys are wanted, of an object of which [`kept`] made these bytes. Looks for them where they stand:
+/// a set asks this of thousands of objects.
 pub(in crate::kubernetes) fn labels(bytes: &[u8], wanted: impl Fn(&str) -> bool) -> Labels<'_> {
-    let found = Within("metadata", Within("labels", Wanted(wanted)));
+    let found = Within("metadata", Within("labels", WantedLabels(wanted)));
     let found = found.deserialize(&mut serde_json::Deserializer::from_slice(bytes));
     found.unwrap_or_default()
 }
@@ -25,7 +25,7 @@ struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 struct Within<T>(&'static str, T);
 
 /// The labels with these keys.
-struct Wanted<F>(F);
+struct WantedLabels<F>(F);
 
 impl Labels<'_> {
     /// The value of a key.
@@ -62,7 +62,7 @@ impl<'de, T: DeserializeSeed<'de, Value: Default>> Visitor<'de> for Within<T> {
     }
 }
 
-impl<'de, F: Fn(&str) -> bool> DeserializeSeed<'de> for Wanted<F> {
+impl<'de, F: Fn(&str) -> bool> DeserializeSeed<'de> for WantedLabels<F> {
     type Value = Labels<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Labels<'de>, D::Error> {
@@ -70,7 +70,7 @@ impl<'de, F: Fn(&str) -> bool> DeserializeSeed<'de> for Wanted<F> {
     }
 }
 
-impl<'de, F: Fn(&str) -> bool> Visitor<'de> for Wanted<F> {
+impl<'de, F: Fn(&str) -> bool> Visitor<'de> for WantedLabels<F> {
     type Value = Labels<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -27,10 +27,10 @@ const CUT: &str = "cut";
 
 /// A server of ConfigMaps, and a watch of them.
 struct Scene {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
     /// The path and query of each request.
     asked: Arc<Mutex<Vec<String>>>,
-    _standing: watch::Sender<super::super::connect::Standing>,
+    _standing: watch::Sender<super::super::connect::ConnectionStanding>,
 }
 
 impl Scene {
@@ -57,7 +57,7 @@ impl Scene {
         let client = Client::new(service_fn(answer), "default");
         let (standing, answers) = watch::channel(Some(Ok(())));
         let resources = Resources::new(client.clone());
-        let shared = Shared::new("local", client, resources, Arc::default(), answers);
+        let shared = SharedConnection::new("local", client, resources, Arc::default(), answers);
         let scope = Arc::new(Scope {
             api_version: "v1".to_owned(),
             kind: "ConfigMap".to_owned(),

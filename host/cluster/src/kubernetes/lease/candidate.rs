@@ -2,8 +2,8 @@
 //! A request times out after half of the time that the lease is held. Fields that other programs set are kept.
 
 use super::{LeaseOptions, Order, Told, Trouble, Until};
-use crate::kubernetes::cause::Cause;
-use crate::kubernetes::counts::{Counts, Purpose, Verb};
+use crate::kubernetes::cause::RequestFailure;
+use crate::kubernetes::counts::{Purpose, RequestCounts, Verb};
 use crate::kubernetes::millis;
 use k8s_openapi::api::coordination::v1::{Lease as Body, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use transom_core::lease::{Election, Lease, Now, Record, Step, Write};
+use transom_core::lease::{Election, LeaderElectionRecord, Lease, LeaseStep, Now, Write};
 
 /// One candidate and its lease.
-pub(super) struct Candidate {
+pub(super) struct LeaseCandidate {
     leases: Api<Body>,
     place: String,
     name: String,
@@ -26,19 +26,19 @@ pub(super) struct Candidate {
     body: Option<Body>,
     start: Instant,
     patience: Duration,
-    counts: Arc<Counts>,
+    counts: Arc<RequestCounts>,
     tell: watch::Sender<Told>,
     order: watch::Receiver<Order>,
     trouble: Option<Trouble>,
 }
 
-impl Candidate {
+impl LeaseCandidate {
     /// A candidate that has not read the Lease yet.
     pub(super) fn new(
         leases: Api<Body>,
         options: &LeaseOptions,
         me: &str,
-        counts: Arc<Counts>,
+        counts: Arc<RequestCounts>,
         tell: watch::Sender<Told>,
         order: watch::Receiver<Order>,
     ) -> Self {
@@ -68,12 +68,12 @@ impl Candidate {
                 self.election.stop();
             }
             match self.election.next(self.now()) {
-                Step::Look => self.look().await,
-                Step::Acquire(write) | Step::Renew(write) | Step::Release(write) => {
+                LeaseStep::Look => self.read_lease().await,
+                LeaseStep::Acquire(write) | LeaseStep::Renew(write) | LeaseStep::Release(write) => {
                     self.put(&write).await;
                 }
-                Step::Wait(until) | Step::Follow(until) => self.rest(until).await,
-                Step::Released => return,
+                LeaseStep::Wait(until) | LeaseStep::Follow(until) => self.wait_until(until).await,
+                LeaseStep::Released => return,
             }
             self.publish();
         }
@@ -81,12 +81,12 @@ impl Candidate {
 
     /// Waits until a time or a new order. A closed channel needs no handling: dropping the sender also aborts this
     /// task.
-    async fn rest(&mut self, until_ms: u64) {
+    async fn wait_until(&mut self, until_ms: u64) {
         let until = self.start + Duration::from_millis(until_ms);
         let _ = tokio::time::timeout_at(until.into(), self.order.changed()).await;
     }
 
-    async fn look(&mut self) {
+    async fn read_lease(&mut self) {
         self.counts.add(Verb::Get, Purpose::Lease);
         let answer = timeout(self.patience, self.leases.get_opt(&self.name)).await;
         let now = self.now();
@@ -147,9 +147,9 @@ impl Candidate {
                     kube::Error::Api(status) => Some(status.code),
                     _ => None,
                 };
-                (Cause::of(&error), code)
+                (RequestFailure::of(&error), code)
             }
-            Err(_) => (Cause::late(self.patience), None),
+            Err(_) => (RequestFailure::late(self.patience), None),
         };
         let message = format!(
             "failed to {attempt} the Lease {}: {}",
@@ -200,7 +200,7 @@ impl Candidate {
 fn lease_of(body: &Body) -> Lease {
     let spec = body.spec.clone().unwrap_or_default();
     let micros = |time: Option<MicroTime>| time.map(|MicroTime(time)| time.as_microsecond());
-    let record = Record {
+    let record = LeaderElectionRecord {
         holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
         acquired_us: micros(spec.acquire_time),
         renewed_us: micros(spec.renew_time),
@@ -223,7 +223,7 @@ fn body_of(name: &str, before: Option<&Body>, write: &Write) -> Body {
     };
     body.metadata.name = Some(name.to_owned());
     body.metadata.resource_version.clone_from(&write.version);
-    let Record {
+    let LeaderElectionRecord {
         holder,
         acquired_us,
         renewed_us,
@@ -253,7 +253,7 @@ mod tests {
             "spec": {"holderIdentity": "other", "strategy": "OldestEmulationVersion"},
         }))
         .unwrap();
-        let record = Record {
+        let record = LeaderElectionRecord {
             holder: Some("me".to_owned()),
             acquired_us: Some(1_000_001),
             renewed_us: Some(-1),
@@ -286,13 +286,13 @@ mod tests {
             json!({"spec": {"holderIdentity": ""}}),
         ] {
             let body: Body = serde_json::from_value(body).unwrap();
-            assert_eq!(lease_of(&body).record, Record::default());
+            assert_eq!(lease_of(&body).record, LeaderElectionRecord::default());
         }
         let released = Write {
             version: None,
-            record: Record {
+            record: LeaderElectionRecord {
                 seconds: Some(1),
-                ..Record::default()
+                ..LeaderElectionRecord::default()
             },
         };
         let sent = serde_json::to_value(body_of("n", None, &released)).unwrap();

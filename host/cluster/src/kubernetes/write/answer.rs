@@ -178,7 +178,7 @@ const STANDS: Duration = Duration::from_secs(600);
 
 /// The writes that a webhook changed, by policy and target. Keeps only a digest of each.
 #[derive(Default)]
-pub(super) struct Standing(Mutex<BTreeMap<(String, ObjectRef), Changed>>);
+pub(super) struct WebhookChanges(Mutex<BTreeMap<(String, ObjectRef), Changed>>);
 
 struct Changed {
     fingerprint: Digest,
@@ -186,7 +186,7 @@ struct Changed {
     at: Instant,
 }
 
-impl Standing {
+impl WebhookChanges {
     /// Fails if a webhook changed the same write within `STANDS`.
     pub(super) fn check(&self, policy: &str, step: &Step) -> Result<(), WriteFailure> {
         let changed = self.0.locked();

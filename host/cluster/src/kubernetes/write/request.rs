@@ -26,14 +26,14 @@ const NOTHING_THERE: &str = "1";
 const FINALIZERS: &str = "metadata.finalizers";
 
 /// What one request writes of a step.
-pub(super) struct Part<'a> {
+pub(super) struct WrittenPart<'a> {
     /// The step, of a patch with the fields of this part only.
     pub(super) step: Cow<'a, Step>,
     /// The subresource that has these fields; `None` for the object itself.
     pub(super) subresource: Option<&'static str>,
 }
 
-impl Part<'_> {
+impl WrittenPart<'_> {
     /// The same at another version of the object.
     pub(super) fn at(mut self, now: &str) -> Self {
         if let Step::Patch { version, .. } = self.step.to_mut() {
@@ -44,14 +44,14 @@ impl Part<'_> {
 }
 
 /// The parts of a step: of a patch the object itself first, then its subresources.
-pub(super) fn parts(step: &Step) -> Vec<Part<'_>> {
+pub(super) fn parts(step: &Step) -> Vec<WrittenPart<'_>> {
     let Step::Patch {
         reference,
         version,
         fields,
     } = step
     else {
-        return vec![Part {
+        return vec![WrittenPart {
             step: Cow::Borrowed(step),
             subresource: None,
         }];
@@ -61,7 +61,7 @@ pub(super) fn parts(step: &Step) -> Vec<Part<'_>> {
         let part = subresource(&reference.api_version, &reference.kind, &keys(&field.0));
         parts.entry(part).or_default().push(field.clone());
     }
-    let part = |(subresource, fields)| Part {
+    let part = |(subresource, fields)| WrittenPart {
         step: Cow::Owned(Step::Patch {
             reference: reference.clone(),
             version: version.clone(),
@@ -75,10 +75,10 @@ pub(super) fn parts(step: &Step) -> Vec<Part<'_>> {
 /// The request of a part of a step, and its verb for the counts.
 pub(super) fn of(
     policy: &str,
-    part: &Part<'_>,
+    part: &WrittenPart<'_>,
     resource: &Resource,
 ) -> Result<(Verb, Request<Vec<u8>>), Error> {
-    let Part { step, subresource } = part;
+    let WrittenPart { step, subresource } = part;
     let target = step.target();
     let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
     let mut names = namespace.into_iter().chain([target.name.as_str()]);

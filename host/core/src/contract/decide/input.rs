@@ -45,7 +45,7 @@ pub enum InputValue {
     /// All objects of a kind.
     Every(Vec<Member>),
     /// How the last reconcile ended.
-    Outcome(Outcome),
+    Outcome(LastOutcome),
     /// The write that failed.
     FailedWrite(FailedWrite),
     /// What a request asks for.
@@ -117,7 +117,7 @@ pub struct Requested {
 /// How the last reconcile of a primary ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Outcome {
+pub struct LastOutcome {
     /// `Applied`, `Held`, `Waiting` or `Failed`.
     pub state: String,
     /// Why.

@@ -10,7 +10,7 @@ pub(super) enum Style {
 
 /// What a text contains, as libyaml analyses it.
 #[derive(Default)]
-pub(super) struct Shape {
+pub(super) struct TextShape {
     indicators: bool,
     special: bool,
     breaks: bool,
@@ -20,7 +20,7 @@ pub(super) struct Shape {
     space_then_break: bool,
 }
 
-impl Shape {
+impl TextShape {
     pub(super) fn of(text: &str) -> Self {
         // Base64, which is most of a kubeconfig, contains none of these.
         if text

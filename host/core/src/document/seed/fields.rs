@@ -1,19 +1,19 @@
 //! The fields of a map while it is read: duplicate keys, merges, and what they cost.
 
 use crate::document::cost::{ENTRY, MAP, TEXT};
-use crate::document::error::Fault;
+use crate::document::error::DocumentFault;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// The fields of a map so far.
 #[derive(Default)]
-pub(super) struct Fields {
+pub(super) struct MapFields {
     pub(super) map: Map<String, Value>,
     /// Keys that came from a merge and that the map itself has not set yet.
     merged: BTreeSet<String>,
 }
 
-impl Fields {
+impl MapFields {
     /// Bytes of memory for one more key; none for a merge key, which [`Self::price_of`] counts.
     pub(super) fn price(&self, key: Option<&str>) -> usize {
         let node = if self.map.is_empty() { MAP } else { ENTRY };
@@ -35,20 +35,20 @@ impl Fields {
         self.map.contains_key(key) && !self.merged.contains(key)
     }
 
-    pub(super) fn put(&mut self, key: String, value: Value) -> Option<Fault> {
+    pub(super) fn put(&mut self, key: String, value: Value) -> Option<DocumentFault> {
         let merged = self.merged.remove(&key);
-        (self.map.insert(key, value).is_some() && !merged).then_some(Fault::DuplicateKey)
+        (self.map.insert(key, value).is_some() && !merged).then_some(DocumentFault::DuplicateKey)
     }
 
     /// Merges as client-go does: a later key wins, whether it is set or merged; in a list of maps the first map wins.
-    pub(super) fn merge(&mut self, value: Value) -> Option<Fault> {
+    pub(super) fn merge(&mut self, value: Value) -> Option<DocumentFault> {
         let maps = match value {
             Value::Array(items) => items,
             one => vec![one],
         };
         for map in maps.into_iter().rev() {
             let Value::Object(map) = map else {
-                return Some(Fault::MergeKey);
+                return Some(DocumentFault::MergeKey);
             };
             for (key, value) in map {
                 if !self.map.contains_key(&key) {

@@ -1,6 +1,6 @@
 //! Which objects a set has, and what of them crosses.
 
-use super::{Found, Members, key};
+use super::{FoundSet, Members, key};
 use crate::contract::decide::{LabelTerm, Member, Need, Query};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
@@ -14,7 +14,7 @@ use transom_api::KnownReason;
 
 /// Which objects a set has, and what of them crosses.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct SetQuestion {
     /// Cluster, version and kind of the objects, and their namespace if it is one; the name is empty.
     pub place: ObjectRef,
     /// Which labels they have.
@@ -35,7 +35,7 @@ enum Crosses {
     Number,
 }
 
-impl Question {
+impl SetQuestion {
     /// What a need asks for.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Question {
     /// The question how many objects there are.
     ///
     /// # Errors
-    /// As for [`Question::of`].
+    /// As for [`SetQuestion::of`].
     pub fn how_many(need: &Need, labels: &[LabelTerm]) -> Result<Self, Failure> {
         // Those that are being deleted count.
         Self::asked(need, labels, (Crosses::Number, true))
@@ -119,7 +119,7 @@ impl Question {
         &self,
         objects: impl IntoIterator<Item = &'a Object>,
         most: EveryRule,
-    ) -> Result<Found, Failure> {
+    ) -> Result<FoundSet, Failure> {
         let (mut members, mut seen, mut bytes) = (Vec::new(), Members::new(), 0);
         for object in objects.into_iter().filter(|object| self.has(object)) {
             let misfit = match &self.crosses {
@@ -140,7 +140,7 @@ impl Question {
         }
         self.within(members.len(), most)?;
         let seen = Arc::new(seen);
-        Ok(Found { members, seen })
+        Ok(FoundSet { members, seen })
     }
 
     /// Checks a number of members against the grant.
@@ -161,7 +161,7 @@ impl Question {
 }
 
 /// `Namespace objects with the labels a=b`, for people.
-impl std::fmt::Display for Question {
+impl std::fmt::Display for SetQuestion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the objects of kind {}", self.place.kind)?;
         if let Some(namespace) = &self.place.namespace {

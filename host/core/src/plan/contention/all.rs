@@ -3,38 +3,40 @@
 use super::{Contention, Said, WINDOW_SECONDS, whole};
 use crate::object::Object;
 use crate::plan::Step;
-use crate::plan::kept::{Forms, Kept};
+use crate::plan::kept::{Kept, KeptForms};
 use crate::reference::ObjectRef;
 use crate::share::lock::MutexExt as _;
 use crate::work::Key;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// The contention of every object that is written. Each look at it locks it for a moment, so that primaries can be planned
-/// side by side.
+/// The contention of every object that is written. Each look at it locks it for a moment, so that primaries can be
+/// planned side by side.
 #[derive(Debug, Default)]
-pub struct Contentions(Mutex<Counted>);
+pub struct Contentions(Mutex<CountedWrite>);
 
 #[derive(Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct CountedWrite {
     /// Of objects that a policy makes for a primary.
     pub(super) whole: Table,
     /// Of objects of which fields were written. Several primaries may own fields of one object, so each has its own.
     pub(super) fields: Table,
 }
 
-/// By primary and policy, and object. What was counted ends with the primary: one that is made anew starts from nothing.
+/// By primary and policy, and object. What was counted ends with the primary: one that is made anew starts from
+/// nothing.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     all: BTreeMap<(Key, ObjectRef), Contention>,
     sweep_at: usize,
 }
 
-/// Objects of which nothing recent is known are dropped when there are more than this, and then whenever their number has doubled.
+/// Objects of which nothing recent is known are dropped when there are more than this, and then whenever their number
+/// has doubled.
 pub(super) const SWEPT_FROM: usize = 1_024;
 
-/// Whether more is known of an object than a write that is in place: in which form it is kept; or, within the window before
-/// the last write of any object, that others changed it, or a write that did not succeed.
+/// Whether more is known of an object than a write that is in place: in which form it is kept; or, within the window
+/// before the last write of any object, that others changed it, or a write that did not succeed.
 fn counts(one: &Contention, last: i64) -> bool {
     let recent = last.saturating_sub(one.at) < WINDOW_SECONDS;
     !one.forms.is_empty() || recent && (!one.changed_at.is_empty() || one.planned.is_some())
@@ -67,7 +69,7 @@ impl Table {
     }
 
     /// In which form the server keeps an object.
-    fn form(&mut self, key: &Key, object: &ObjectRef) -> Forms {
+    fn form(&mut self, key: &Key, object: &ObjectRef) -> KeptForms {
         let contention = self.known(key, object);
         contention.map(|one| one.forms.clone()).unwrap_or_default()
     }
@@ -101,7 +103,7 @@ impl Table {
     }
 }
 
-impl Counted {
+impl CountedWrite {
     fn wrote(&mut self, key: &Key, step: &Step, kept: &Kept) {
         let target = step.target();
         let contention = match step {
@@ -121,7 +123,7 @@ impl Counted {
         };
         if let Some(contention) = contention {
             if matches!(step, Step::Create { .. } | Step::Delete { .. }) {
-                contention.forms = Forms::default();
+                contention.forms = KeptForms::default();
             }
             contention.written_as(kept);
         }
@@ -130,7 +132,7 @@ impl Counted {
 
 impl Contentions {
     /// A panic while it is locked leaves it whole.
-    pub(super) fn counted(&self) -> MutexGuard<'_, Counted> {
+    pub(super) fn counted(&self) -> MutexGuard<'_, CountedWrite> {
         self.0.locked()
     }
 
@@ -189,12 +191,12 @@ impl Contentions {
     }
 
     /// What the server made of an object that a policy made for a primary.
-    pub(in crate::plan) fn form(&self, key: &Key, object: &ObjectRef) -> Forms {
+    pub(in crate::plan) fn form(&self, key: &Key, object: &ObjectRef) -> KeptForms {
         self.counted().whole.form(key, object)
     }
 
     /// What the server made of fields that were written for a primary.
-    pub(in crate::plan) fn forms(&self, key: &Key, object: &ObjectRef) -> Forms {
+    pub(in crate::plan) fn forms(&self, key: &Key, object: &ObjectRef) -> KeptForms {
         self.counted().fields.form(key, object)
     }
 
@@ -206,7 +208,7 @@ impl Contentions {
     /// Forgets in which form an object was kept that a policy made for a primary and that is not there any more.
     pub fn forget_form(&self, key: &Key, object: &ObjectRef) {
         if let Some(contention) = self.counted().whole.known(key, object) {
-            contention.forms = Forms::default();
+            contention.forms = KeptForms::default();
         }
     }
 

@@ -1,7 +1,10 @@
 //! Counts and groups what is planned for the primaries of a fleet.
 
 use super::writes::name;
-use super::{Change, Counted, Counts, Group, Planned, Refused, RefusedPrimary, reference};
+use super::{
+    EffectCount, EffectGroup, FleetCounts, PlannedChange, PlannedPrimary, Refused, RefusedPrimary,
+    reference,
+};
 use crate::digest::Digest;
 use crate::reference::ObjectRef;
 use serde_json::json;
@@ -10,7 +13,7 @@ use std::collections::BTreeMap;
 use transom_api::State;
 
 /// The digest of all that would be written, of sorted primaries.
-pub(super) fn digest(all: &[Planned<'_>]) -> String {
+pub(super) fn digest(all: &[PlannedPrimary<'_>]) -> String {
     let written = all.iter().filter_map(|one| {
         let digest = one.writes.digest?;
         Some(json!([*one.key.primary, digest.to_string()]))
@@ -18,10 +21,10 @@ pub(super) fn digest(all: &[Planned<'_>]) -> String {
     Digest::of(&written.collect()).to_string()
 }
 
-pub(super) fn counts(all: &[Planned<'_>]) -> Counts {
-    let mut counts = Counts {
+pub(super) fn counts(all: &[PlannedPrimary<'_>]) -> FleetCounts {
+    let mut counts = FleetCounts {
         total: all.len(),
-        ..Counts::default()
+        ..FleetCounts::default()
     };
     for one in all {
         let count = match one.state {
@@ -36,11 +39,11 @@ pub(super) fn counts(all: &[Planned<'_>]) -> Counts {
     counts
 }
 
-pub(super) fn effects(all: &[Planned<'_>]) -> Vec<Counted> {
-    let mut counted: BTreeMap<_, Counted> = BTreeMap::new();
+pub(super) fn effects(all: &[PlannedPrimary<'_>]) -> Vec<EffectCount> {
+    let mut counted: BTreeMap<_, EffectCount> = BTreeMap::new();
     for change in all.iter().flat_map(|one| &one.writes.changes) {
         let what = (&change.kind, &change.path, &change.element, change.verb);
-        let one = counted.entry(what).or_insert_with(|| Counted {
+        let one = counted.entry(what).or_insert_with(|| EffectCount {
             kind: change.kind.clone(),
             path: change.path.clone(),
             element: change.element.clone(),
@@ -54,12 +57,12 @@ pub(super) fn effects(all: &[Planned<'_>]) -> Vec<Counted> {
             *one.fields.entry(field.clone()).or_default() += 1;
         }
     }
-    let mut effects: Vec<Counted> = counted.into_values().map(Counted::shortened).collect();
+    let mut effects: Vec<EffectCount> = counted.into_values().map(EffectCount::shortened).collect();
     effects.sort_by_key(|one| Reverse(one.primaries));
     effects
 }
 
-pub(super) fn groups(all: &[Planned<'_>], listed: usize) -> Vec<Group> {
+pub(super) fn groups(all: &[PlannedPrimary<'_>], listed: usize) -> Vec<EffectGroup> {
     let mut same: BTreeMap<_, (usize, Vec<&ObjectRef>)> = BTreeMap::new();
     for one in all.iter().filter(|one| !one.writes.is_empty()) {
         let (count, first) = same
@@ -71,18 +74,20 @@ pub(super) fn groups(all: &[Planned<'_>], listed: usize) -> Vec<Group> {
         }
     }
     let group =
-        |((changes, more), (primaries, first)): ((&Vec<Change>, usize), (usize, Vec<_>))| Group {
-            changes: changes.clone(),
-            more_changes: more,
-            primaries,
-            first: first.into_iter().map(reference).collect(),
+        |((changes, more), (primaries, first)): ((&Vec<PlannedChange>, usize), (usize, Vec<_>))| {
+            EffectGroup {
+                changes: changes.clone(),
+                more_changes: more,
+                primaries,
+                first: first.into_iter().map(reference).collect(),
+            }
         };
-    let mut groups: Vec<Group> = same.into_iter().map(group).collect();
+    let mut groups: Vec<EffectGroup> = same.into_iter().map(group).collect();
     groups.sort_by_key(|group| Reverse(group.primaries));
     groups
 }
 
-pub(super) fn refusals(all: &[Planned<'_>], listed: usize) -> Vec<Refused> {
+pub(super) fn refusals(all: &[PlannedPrimary<'_>], listed: usize) -> Vec<Refused> {
     let mut same: BTreeMap<(Reverse<State>, &str), Refused> = BTreeMap::new();
     for one in all.iter().filter(|one| one.state != State::Applied) {
         let of = same.entry((Reverse(one.state), one.reason));

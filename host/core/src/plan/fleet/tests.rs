@@ -81,7 +81,7 @@ fn plan(all: &[(Key, Writes, State)]) -> FleetPlan {
 }
 
 fn listed(all: &[(Key, Writes, State)], listed: Listed) -> FleetPlan {
-    let planned = all.iter().map(|(key, writes, state)| Planned {
+    let planned = all.iter().map(|(key, writes, state)| PlannedPrimary {
         key,
         state: *state,
         reason: match state {

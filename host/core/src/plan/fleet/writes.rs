@@ -26,7 +26,7 @@ pub(super) const NAME: usize = 317;
 /// One effect, with the fields of a whole object that differ. Holds no value of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct PlannedChange {
     /// Kind of the object.
     pub kind: String,
     /// Path of the field in an object that others made; empty for a whole object.
@@ -43,7 +43,7 @@ pub struct Change {
     pub fields: Vec<String>,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for PlannedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         super::write_effect(f, [&self.kind, &self.path, &self.element], self.verb)
     }
@@ -53,7 +53,7 @@ impl fmt::Display for Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
     /// Sorted, each once; only the first ones, when there are many.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PlannedChange>,
     /// How many more there are.
     pub more: usize,
     /// Digest of all of them with what is written, but for credentials, times, uids and versions; `None` when nothing
@@ -62,8 +62,8 @@ pub struct Writes {
 }
 
 impl Writes {
-    /// Adds steps, each with its object as it was read; `None` when that does not exist. `open` is what is known of documents
-    /// in the objects that they make; others are read.
+    /// Adds steps, each with its object as it was read; `None` when that does not exist. `open` is what is known of
+    /// documents in the objects that they make; others are read.
     pub fn add<'a>(
         &mut self,
         steps: impl IntoIterator<Item = (&'a Step, Option<&'a Object>)>,
@@ -72,7 +72,7 @@ impl Writes {
         for (step, before) in steps {
             let effects = effect::of(step, before);
             let content = content((step, before), &effects, open);
-            let changes: BTreeSet<Change> = effects
+            let changes: BTreeSet<PlannedChange> = effects
                 .into_iter()
                 .map(|effect| change(step, before, effect))
                 .collect();
@@ -94,7 +94,7 @@ impl Writes {
             digests => digests.first().copied(),
         };
         let changes = std::mem::take(&mut self.changes).into_iter();
-        let changes: BTreeSet<Change> = changes.chain(later.changes).collect();
+        let changes: BTreeSet<PlannedChange> = changes.chain(later.changes).collect();
         self.more += later.more + changes.len().saturating_sub(CHANGES);
         self.changes = changes.into_iter().take(CHANGES).collect();
     }
@@ -105,7 +105,7 @@ impl Writes {
     }
 }
 
-fn change(step: &Step, before: Option<&Object>, effect: Effect) -> Change {
+fn change(step: &Step, before: Option<&Object>, effect: Effect) -> PlannedChange {
     let fields = match step {
         Step::Update { desired, changed } => {
             let fields: BTreeSet<String> = changed
@@ -122,7 +122,7 @@ fn change(step: &Step, before: Option<&Object>, effect: Effect) -> Change {
         path,
         element,
     } = effect;
-    Change {
+    PlannedChange {
         kind,
         path,
         element,
@@ -132,14 +132,14 @@ fn change(step: &Step, before: Option<&Object>, effect: Effect) -> Change {
 }
 
 /// A change with few and short names.
-fn shortened(change: Change) -> Change {
+fn shortened(change: PlannedChange) -> PlannedChange {
     let mut fields: Vec<String> = change.fields.iter().map(|field| name(field)).collect();
     if fields.len() > CHANGES {
         let more = fields.len() - (CHANGES - 1);
         fields.truncate(CHANGES - 1);
         fields.push(format!("and {more} more"));
     }
-    Change {
+    PlannedChange {
         kind: name(&change.kind),
         path: name(&change.path),
         element: name(&change.element),
@@ -230,8 +230,8 @@ fn timeless(value: &Value) -> Value {
     }
 }
 
-/// An object that the policy makes: its data without credentials, and the labels, annotations and fields that the policy
-/// puts on it.
+/// An object that the policy makes: its data without credentials, and the labels, annotations and fields that the
+/// policy puts on it.
 fn whole(desired: &Object, known: &Open) -> Value {
     let data = desired.body.get("data").and_then(Value::as_object);
     let data: Map<String, Value> = data

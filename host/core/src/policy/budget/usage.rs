@@ -4,8 +4,8 @@
 use transom_api::policy::Budgeted;
 use transom_api::status::UsageStatus;
 
-/// The shares of a budget that are told apart, in percent, each the most of its step. A steady policy stays within a step,
-/// so its status is not written for each call.
+/// The shares of a budget that are told apart, in percent, each the most of its step. A steady policy stays within a
+/// step, so its status is not written for each call.
 pub const STEPS: [u32; 8] = [0, 1, 2, 5, 10, 20, 50, 100];
 
 /// With so many calls all counts are halved, so that what a policy did long ago weighs less and less.
@@ -60,8 +60,8 @@ impl Usage {
         first.fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The shares as they are published after `before`: they rise at once, and fall only when clearly less is used. What
-    /// no call ever used is not listed.
+    /// The shares as they are published after `before`: they rise at once, and fall only when clearly less is used.
+    /// What no call ever used is not listed.
     pub fn status(&self, before: &[UsageStatus]) -> Vec<UsageStatus> {
         let all = Budgeted::ALL.into_iter().enumerate();
         let shares = all.map(|(at, what)| {

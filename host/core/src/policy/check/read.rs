@@ -1,14 +1,14 @@
 //! Checks read grants.
 
 use super::{Checked, at_most, data_key, object, pattern, unique, wrong};
-use crate::pattern::template::Names;
+use crate::pattern::template::TemplateNames;
 use crate::policy::{EveryRule, ReadRule};
 use crate::reference::dns;
 use transom_api::policy::bounds::MANY;
-use transom_api::policy::{EverySpec, GrantSpec, ReadGrant};
+use transom_api::policy::{EverySpec, GrantSpec, ReadGrantSpec};
 
 /// The rules of all read grants, each with a role of its own.
-pub(super) fn reads(grant: &GrantSpec, names: &Names) -> Checked<Vec<ReadRule>> {
+pub(super) fn reads(grant: &GrantSpec, names: &TemplateNames) -> Checked<Vec<ReadRule>> {
     at_most("spec.grant.read", &grant.read, MANY)?;
     let mut rules: Vec<ReadRule> = Vec::new();
     for (index, spec) in grant.read.iter().enumerate() {
@@ -22,7 +22,7 @@ pub(super) fn reads(grant: &GrantSpec, names: &Names) -> Checked<Vec<ReadRule>> 
     Ok(rules)
 }
 
-fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
+fn read(field: &str, spec: &ReadGrantSpec, names: &TemplateNames) -> Checked<ReadRule> {
     object(field, &spec.cluster, &spec.api_version, &spec.kind)?;
     if !dns::is_label(&spec.role.to_ascii_lowercase()) {
         let why = "is not a word of at most 63 letters, digits and dashes";
@@ -63,7 +63,7 @@ fn read(field: &str, spec: &ReadGrant, names: &Names) -> Checked<ReadRule> {
 }
 
 /// The limits of the sets that a role may read.
-fn every(field: &str, spec: &ReadGrant, limits: EverySpec) -> Checked<EveryRule> {
+fn every(field: &str, spec: &ReadGrantSpec, limits: EverySpec) -> Checked<EveryRule> {
     let field = format!("{field}.every");
     if spec.kind == "Secret" && spec.api_version == "v1" {
         return wrong(field, "is not for Secrets");

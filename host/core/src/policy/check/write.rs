@@ -4,19 +4,19 @@
 use super::super::manifest::PolicyError;
 use super::super::{ReadRule, Target, WriteRule};
 use super::{Checked, at_most, connection, unique, within, wrong};
-use crate::pattern::template::Names;
+use crate::pattern::template::TemplateNames;
 use crate::reference::dns;
 use crate::world::{self, Granted, World};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 use transom_api::policy::bounds::{ANNOTATION, FEW};
-use transom_api::policy::{GrantSpec, OwnSpec, PolicySpec, Verb, WriteGrant};
+use transom_api::policy::{GrantSpec, OwnSpec, PolicySpec, WriteGrantSpec, WriteVerb};
 
 /// Checks the write grants of a policy; returns its world and the rules.
 pub(super) fn writes(
     spec: &PolicySpec,
     reads: &[ReadRule],
-    names: &Names,
+    names: &TemplateNames,
 ) -> Checked<(&'static dyn World, Vec<WriteRule>)> {
     let grants = &spec.grant.write;
     at_most("spec.grant.write", grants, FEW)?;
@@ -45,7 +45,7 @@ pub(super) fn writes(
             let why = "is for guests that write any fields";
             return wrong(format!("{field}.values"), why);
         }
-        if !grant.labels.is_empty() && !grant.verbs.iter().any(Verb::is_of_others) {
+        if !grant.labels.is_empty() && !grant.verbs.iter().any(WriteVerb::is_of_others) {
             let why = "is for objects of others, with `remove` or `release`";
             return wrong(format!("{field}.labels"), why);
         }
@@ -67,7 +67,7 @@ pub(super) fn writes(
     Ok((world.copied().unwrap_or(world::OBSERVING), rules))
 }
 
-fn unusable(field: &str, grant: &WriteGrant) -> PolicyError {
+fn unusable(field: &str, grant: &WriteGrantSpec) -> PolicyError {
     if grant.kubeconfig.is_some() && grant.target.is_some() {
         let why = "cannot be used with `target: primary`";
         return PolicyError::new(format!("{field}.kubeconfig"), why);

@@ -3,7 +3,7 @@
 use super::{ascii, labels, list, one_line, quoted};
 use crate::contract::decide::Who;
 use crate::contract::description::{
-    AskGrant, HoleGrant, ObjectPattern, ReadGrant, SuggestedGrant, Verb, WriteGrant,
+    AskGrant, HoleGrant, ObjectPattern, ReadGrant, SuggestedGrant, WriteGrant, WriteVerb,
 };
 use crate::policy::rbac;
 use serde_json::Value;
@@ -98,14 +98,14 @@ fn ask_grant(text: &mut String, grant: &AskGrant) {
     let _ = writeln!(text, "        as: {who}");
 }
 
-fn verb(verb: Verb) -> &'static str {
+fn verb(verb: WriteVerb) -> &'static str {
     match verb {
-        Verb::Create => "create",
-        Verb::Update => "update",
-        Verb::Patch => "patch",
-        Verb::Delete => "delete",
-        Verb::Remove => "remove",
-        Verb::Release => "release",
+        WriteVerb::Create => "create",
+        WriteVerb::Update => "update",
+        WriteVerb::Patch => "patch",
+        WriteVerb::Delete => "delete",
+        WriteVerb::Remove => "remove",
+        WriteVerb::Release => "release",
     }
 }
 

@@ -59,7 +59,7 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
         object: hosted("x"),
         existing: None,
     }];
-    let question = Question {
+    let question = PlanQuestion {
         key: &key,
         facts: &facts,
         primary: &before,
@@ -75,68 +75,68 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
     let written = [claimed(Some(secret("2", "x")), Rivals::None)];
     let changed = [
         // How a need was met: something appeared, a heartbeat goes on, a right was given.
-        Question {
+        PlanQuestion {
             inputs: Some(&input(Some(secret("1", "x")), InputValue::Present)),
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             inputs: Some(&input(None, InputValue::Fresh(7))),
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             inputs: Some(&input(None, InputValue::Fresh(8))),
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             inputs: Some(&input(None, InputValue::Allowed)),
             ..question
         }
         .asked(),
         // An input at another version, whatever is in it: no bytes of a Secret are part of the digest.
-        Question {
+        PlanQuestion {
             inputs: Some(&input(Some(secret("2", "x")), InputValue::Present)),
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             inputs: None,
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             key: &other_key,
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             facts: &other_facts,
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             primary: &after,
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             targets: &contested,
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             targets: &written,
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             targets: &[],
             ..question
         }
         .asked(),
-        Question {
+        PlanQuestion {
             others: &there,
             ..question
         }
@@ -147,7 +147,7 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
     all.dedup();
     assert_eq!(all.len(), changed.len() + 1, "two questions are the same");
     let again = [claimed(Some(secret("1", "hunter2")), Rivals::None)];
-    let again = Question {
+    let again = PlanQuestion {
         targets: &again,
         ..question
     };

@@ -8,7 +8,7 @@ use crate::plan::Step;
 use crate::plan::fleet::FleetPlan;
 use crate::policy::Policy;
 use crate::policy::check;
-use crate::policy::manifest::{Manifest, PolicyError};
+use crate::policy::manifest::{PolicyError, PolicyManifest};
 use crate::reference::ObjectRef;
 use crate::rollout::expected::{Expected, Expecting};
 use crate::rollout::{Probation, identity, short};
@@ -19,7 +19,8 @@ use std::sync::Arc;
 use transom_api::policy::PolicySpec;
 use transom_api::{API_VERSION, KIND, labels};
 
-/// Maximum size of a plan that is kept with a revision, in bytes of JSON: some twenty revisions of each policy are kept.
+/// Maximum size of a plan that is kept with a revision, in bytes of JSON: some twenty revisions of each policy are
+/// kept.
 const PLAN: usize = 16 << 10;
 
 /// The manifests by which the components of a revision were pulled from registries.
@@ -52,7 +53,7 @@ impl Manifests {
 
 /// One kept revision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct RevisionRecord {
     /// Name of its policy.
     pub policy: String,
     /// Digest of the revision.
@@ -83,7 +84,7 @@ pub struct Record {
     pub(super) version: String,
 }
 
-impl Record {
+impl RevisionRecord {
     /// The record of a revision.
     pub fn of(revision: &Revision) -> Self {
         Self {
@@ -107,8 +108,8 @@ impl Record {
         }
     }
 
-    /// What the tags of its components meant first, by this record and a newer one of the same revision; `None` when this
-    /// one says so already.
+    /// What the tags of its components meant first, by this record and a newer one of the same revision; `None` when
+    /// this one says so already.
     pub(super) fn learns(&self, newer: &Self) -> Option<Manifests> {
         let all = self.manifests.or(&newer.manifests);
         (all != self.manifests).then_some(all)
@@ -173,13 +174,14 @@ impl Record {
     /// # Errors
     /// When this agent no longer takes such a policy.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
-        check::policy(Manifest {
+        check::policy(PolicyManifest {
             name: self.policy.clone(),
             spec: (*self.spec).clone(),
         })
     }
 
-    /// The `spec`, with the digests that the components had, so that it is this revision whatever lies at their places now.
+    /// The `spec`, with the digests that the components had, so that it is this revision whatever lies at their places
+    /// now.
     pub fn pinned(&self) -> Value {
         let mut spec = json!(&*self.spec);
         for (guest, digest) in [

@@ -87,10 +87,10 @@ fn addresses(field: &str, grants: &[AddressGrant], reads: &[ReadRule]) -> Checke
 }
 
 /// A field of a grant, and what is wrong with it.
-type Fault = (&'static str, &'static str);
+type GrantFault = (&'static str, &'static str);
 
 /// Whether an address grant has exactly one form, with the role of that form.
-fn fault_of_form(grant: &AddressGrant, reads: &[ReadRule]) -> Option<Fault> {
+fn fault_of_form(grant: &AddressGrant, reads: &[ReadRule]) -> Option<GrantFault> {
     let role = grant.role.as_ref();
     let role = role.map(|role| reads.iter().find(|rule| rule.role == *role));
     let is = |rule: &ReadRule, kind: &str| rule.api_version == "v1" && rule.kind == kind;
@@ -123,7 +123,7 @@ fn fault_of_form(grant: &AddressGrant, reads: &[ReadRule]) -> Option<Fault> {
 }
 
 /// Whether an address grant has the fields of its form, and no others.
-fn fault_of_parts(grant: &AddressGrant) -> Option<Fault> {
+fn fault_of_parts(grant: &AddressGrant) -> Option<GrantFault> {
     let host = grant.host.as_deref();
     if grant.node_port != host.is_some_and(is_host) || !grant.node_port && host.is_some() {
         let why = "must be a host, an address, or `*.` and a domain of two parts or more, and only with `nodePort`";

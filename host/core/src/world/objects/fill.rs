@@ -1,12 +1,13 @@
-//! Fills fields of Secrets with what no guest sees: bytes of other Secrets, kubeconfigs, and texts of objects with either.
+//! Fills fields of Secrets with what no guest sees: bytes of other Secrets, kubeconfigs, and texts of objects with
+//! either.
 
 use super::holes::key_of;
 use super::manifests;
-use crate::contract::objects::{Apply, Credential, Filled, Hole as Filling, MadeKubeconfig};
+use crate::contract::objects::{Apply, CredentialRef, Filled, Hole, MadeKubeconfig};
 use crate::failure::Failure;
-use crate::inputs::secrets::Held;
+use crate::inputs::secrets::HeldSecret;
 use crate::pattern::TemplateData;
-use crate::plan::desired::{Content, Hole};
+use crate::plan::desired::{KeyContent, UnseenBytes};
 use crate::policy::{HoleRule, WriteRule};
 use crate::projection::path;
 use crate::reference::is_secret;
@@ -25,7 +26,7 @@ const MAX_TEXTS: usize = 4 << 20;
 #[derive(Default)]
 pub(super) struct Data<'a> {
     /// By key.
-    pub(super) content: BTreeMap<String, Content<'a>>,
+    pub(super) content: BTreeMap<String, KeyContent<'a>>,
     /// When the first client certificate in it ends, in seconds since 1970.
     pub(super) ends_seconds: Option<i64>,
 }
@@ -39,7 +40,7 @@ pub(super) struct Filler<'a> {
 
 /// What a hole may be filled with, and which one it is.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'r> {
+pub(super) struct HolePlace<'r> {
     /// For messages: `data.a` of which object.
     pub(super) name: &'r str,
     /// What may go there.
@@ -78,7 +79,7 @@ impl<'a> Filler<'a> {
             };
             let path = path::of(&["data", key]);
             let name = format!("`{path}` of {object}");
-            let place = Place {
+            let place = HolePlace {
                 name: &name,
                 rule: hole,
                 kubeconfig: rule.kubeconfig.as_ref(),
@@ -96,39 +97,42 @@ impl<'a> Filler<'a> {
     fn hole(
         &mut self,
         Filled { hole, .. }: &Filled,
-        place: Place<'_>,
-    ) -> Result<(Content<'a>, Option<i64>), Failure> {
+        place: HolePlace<'_>,
+    ) -> Result<(KeyContent<'a>, Option<i64>), Failure> {
         match (hole, place.rule.manifests.is_empty()) {
-            (Filling::Credential(credential), true) => {
+            (Hole::Credential(credential), true) => {
                 let part = self.credential(credential, place)?;
-                if let Part::Made(document) = &part {
+                if let FilledPart::Made(document) = &part {
                     self.take(document.bytes().len())?;
                 }
                 let ends = part.ends_seconds();
-                Ok((Content::Hole(Box::new(part)), ends))
+                Ok((KeyContent::Hole(Box::new(part)), ends))
             }
-            (Filling::Manifests(all), false) => {
+            (Hole::Manifests(all), false) => {
                 let (text, ends) = manifests::text(self, all, place)?;
-                Ok((Content::Hole(Box::new(Text(text))), ends))
+                Ok((KeyContent::Hole(Box::new(Text(text))), ends))
             }
-            (Filling::Credential(_), false) => Err(refused(place, "anything but objects")),
-            (Filling::Manifests(_), true) => Err(refused(place, "objects")),
+            (Hole::Credential(_), false) => Err(refused(place, "anything but objects")),
+            (Hole::Manifests(_), true) => Err(refused(place, "objects")),
         }
     }
 
-    /// What a reference stands for, if it may go there. Its bytes are counted where they go: into a text, with the text.
+    /// What a reference stands for, if it may go there. Its bytes are counted where they go: into a text, with the
+    /// text.
     pub(super) fn credential(
         &mut self,
-        credential: &Credential,
-        place: Place<'_>,
-    ) -> Result<Part<'a>, Failure> {
+        credential: &CredentialRef,
+        place: HolePlace<'_>,
+    ) -> Result<FilledPart<'a>, Failure> {
         match credential {
-            Credential::Bytes(reference) => self.bytes(*reference, place).map(Part::Copied),
-            Credential::Kubeconfig(made) => self.kubeconfig(made, place).map(Part::Made),
+            CredentialRef::Bytes(reference) => {
+                self.bytes(*reference, place).map(FilledPart::Copied)
+            }
+            CredentialRef::Kubeconfig(made) => self.kubeconfig(made, place).map(FilledPart::Made),
         }
     }
 
-    fn bytes(&self, reference: u32, place: Place<'_>) -> Result<&'a Held, Failure> {
+    fn bytes(&self, reference: u32, place: HolePlace<'_>) -> Result<&'a HeldSecret, Failure> {
         let Some(held) = self.given.secrets.get(reference) else {
             let message = format!(
                 "the guest fills {} with the bytes {reference}, which it was never given",
@@ -146,7 +150,7 @@ impl<'a> Filler<'a> {
     fn kubeconfig(
         &mut self,
         made: &MadeKubeconfig,
-        place: Place<'_>,
+        place: HolePlace<'_>,
     ) -> Result<Document<'a>, Failure> {
         let MadeKubeconfig { source, proposal } = made;
         let roles = &place.rule.kubeconfigs;
@@ -189,7 +193,7 @@ fn of_role(what: &str, role: &str, place: &str, granted: &BTreeSet<String>) -> F
 }
 
 /// The failure for a hole that takes something else.
-fn refused(place: Place<'_>, what: &str) -> Failure {
+fn refused(place: HolePlace<'_>, what: &str) -> Failure {
     let message = format!(
         "the policy does not grant filling {} with {what}",
         place.name
@@ -237,14 +241,14 @@ pub(super) fn fixed(rule: &WriteRule, content: &mut Map<String, Value>) -> Map<S
 
 /// What may hold a credential, as it goes into a field.
 #[derive(Debug)]
-pub(super) enum Part<'a> {
+pub(super) enum FilledPart<'a> {
     /// Bytes as they are in another Secret.
-    Copied(&'a Held),
+    Copied(&'a HeldSecret),
     /// A kubeconfig.
     Made(Document<'a>),
 }
 
-impl Part<'_> {
+impl FilledPart<'_> {
     pub(super) fn ends_seconds(&self) -> Option<i64> {
         match self {
             Self::Copied(_) => None,
@@ -253,7 +257,7 @@ impl Part<'_> {
     }
 }
 
-impl Hole for Part<'_> {
+impl UnseenBytes for FilledPart<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Copied(held) => &held.bytes,
@@ -292,7 +296,7 @@ impl fmt::Debug for Text {
     }
 }
 
-impl Hole for Text {
+impl UnseenBytes for Text {
     fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

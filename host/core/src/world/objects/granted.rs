@@ -12,15 +12,15 @@ use crate::reference::dns;
 use crate::world::Granted;
 use std::collections::BTreeSet;
 use transom_api::labels;
-use transom_api::policy::Verb;
+use transom_api::policy::WriteVerb;
 use transom_api::policy::bounds::{FEW, MANY};
 
-/// Checks which objects beside the primary a grant is about: those that the policy makes, or, with the verb `patch`, those
-/// that others made.
+/// Checks which objects beside the primary a grant is about: those that the policy makes, or, with the verb `patch`,
+/// those that others made.
 pub(super) fn beside(granted: &Granted<'_>) -> Checked<Target> {
     let Granted { field, grant, .. } = *granted;
-    let patches = grant.verbs == [Verb::Patch];
-    if grant.verbs.is_empty() || grant.verbs.contains(&Verb::Patch) && !patches {
+    let patches = grant.verbs == [WriteVerb::Patch];
+    if grant.verbs.is_empty() || grant.verbs.contains(&WriteVerb::Patch) && !patches {
         let why = "must be some of create, update, delete, for objects that the policy makes; or patch alone, for fields \
                    of objects that others made";
         return wrong(format!("{field}.verbs"), why);
@@ -44,7 +44,7 @@ pub(super) fn beside(granted: &Granted<'_>) -> Checked<Target> {
 /// The finalizers that objects of the policy bear. Who puts them on also has to take them off.
 fn made_with(granted: &Granted<'_>) -> Checked<BTreeSet<String>> {
     let Granted { field, grant, .. } = *granted;
-    let needed = [Verb::Create, Verb::Update, Verb::Delete];
+    let needed = [WriteVerb::Create, WriteVerb::Update, WriteVerb::Delete];
     let may = needed.iter().all(|verb| grant.verbs.contains(verb));
     if !grant.finalizers.is_empty() && !may {
         let why = "of objects that the policy makes needs the verbs create, update and delete";

@@ -1,8 +1,8 @@
-//! Grants of Secrets that hold what no guest sees. Where which bytes go is granted, not chosen; every field of the data is
-//! such a hole, and no other object has one.
+//! Grants of Secrets that hold what no guest sees. Where which bytes go is granted, not chosen; every field of the data
+//! is such a hole, and no other object has one.
 
 use super::Checked;
-use crate::pattern::template::Names;
+use crate::pattern::template::TemplateNames;
 use crate::policy::HoleRule;
 use crate::policy::check::{self, data_key, unique, within, wrong};
 use crate::policy::rbac;
@@ -13,7 +13,7 @@ use crate::world::{Granted, kubeconfig};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use transom_api::policy::bounds::{FEW, MANY};
-use transom_api::policy::{HoleGrant, ManifestKind, WriteGrant};
+use transom_api::policy::{HoleGrantSpec, ManifestKind, WriteGrantSpec};
 
 /// The types of Secrets that let whoever knows or names them act: with a `type` of these, data and annotations would be
 /// rights.
@@ -59,7 +59,7 @@ pub(super) fn granted(granted: &Granted<'_>) -> Checked<BTreeMap<String, HoleRul
 }
 
 /// Checks what may go into one hole.
-fn hole(at: &str, grant: &HoleGrant, granted: &Granted<'_>) -> Checked<HoleRule> {
+fn hole(at: &str, grant: &HoleGrantSpec, granted: &Granted<'_>) -> Checked<HoleRule> {
     let is_role = |role: &String| {
         let mut reads = granted.reads.iter();
         reads.any(|rule| rule.role == *role && is_secret(&rule.api_version, &rule.kind))
@@ -82,7 +82,7 @@ fn hole(at: &str, grant: &HoleGrant, granted: &Granted<'_>) -> Checked<HoleRule>
             return wrong(at, "is there twice");
         }
     }
-    if *grant == HoleGrant::default() {
+    if *grant == HoleGrantSpec::default() {
         return wrong(at, "has none of `bytes`, `kubeconfig` and `manifests`");
     }
     Ok(HoleRule {
@@ -93,7 +93,7 @@ fn hole(at: &str, grant: &HoleGrant, granted: &Granted<'_>) -> Checked<HoleRule>
 }
 
 /// What objects of a kind may say in a text: what is listed where they give rights, anything elsewhere.
-fn values(at: &str, kind: &ManifestKind, names: &Names) -> Checked<Vec<ValueRule>> {
+fn values(at: &str, kind: &ManifestKind, names: &TemplateNames) -> Checked<Vec<ValueRule>> {
     check::object(at, LOCAL, &kind.api_version, &kind.kind)?;
     if let Some(why) = unwritable(&kind.api_version, &kind.kind) {
         return wrong(at, why);
@@ -123,7 +123,7 @@ fn unwritable(api_version: &str, kind: &str) -> Option<&'static str> {
 }
 
 /// Checks the fields of Secrets that are no holes: labels, annotations, and a type that the grant lists.
-pub(super) fn check_fields(field: &str, grant: &WriteGrant, fields: &[Path]) -> Checked<()> {
+pub(super) fn check_fields(field: &str, grant: &WriteGrantSpec, fields: &[Path]) -> Checked<()> {
     for (index, path) in fields.iter().enumerate() {
         let keys = path.keys().unwrap_or_default();
         if !matches!(keys.as_slice(), ["type"] | ["metadata", ..]) {
@@ -169,14 +169,14 @@ mod tests {
     use super::*;
     use crate::contract::Primary;
     use crate::contract::objects::{
-        Apply, Credential, Filled, Hole as Filling, Objects, Ownership,
+        Apply, CredentialRef, Filled, Hole, ObjectOwnership, ObjectsAnswer,
     };
     use crate::failure::Failure;
     use crate::inputs::kubeconfigs::Kubeconfigs;
     use crate::inputs::secrets::Secrets;
     use crate::kubeconfig::KubeconfigLimits;
     use crate::pattern::TemplateData;
-    use crate::plan::desired::{Content, Desired, Whole};
+    use crate::plan::desired::{Desired, KeyContent, Whole};
     use crate::policy::manifest;
     use crate::reference::ObjectRef;
     use crate::sample::{agent, guest, hosted, object, objects_manifest, policy, with};
@@ -220,7 +220,7 @@ mod tests {
     fn apply(kind: &str, content: &Value, holes: &[(&str, u32)]) -> Apply {
         let hole = |(path, reference): &(&str, u32)| Filled {
             path: (*path).to_owned(),
-            hole: Filling::Credential(Credential::Bytes(*reference)),
+            hole: Hole::Credential(CredentialRef::Bytes(*reference)),
         };
         let cluster = if kind == "Secret" { "hub" } else { "local" };
         Apply {
@@ -228,7 +228,7 @@ mod tests {
                 cluster: cluster.to_owned(),
                 ..ObjectRef::local("v1", kind, Some("copies"), "demo")
             },
-            ownership: Ownership::Whole,
+            ownership: ObjectOwnership::Whole,
             content: content.to_string(),
             holes: holes.iter().map(hole).collect(),
         }
@@ -243,9 +243,9 @@ mod tests {
             reference: primary.reference.clone(),
             ..Primary::default()
         };
-        let objects = Objects {
+        let objects = ObjectsAnswer {
             apply: vec![apply],
-            ..Objects::default()
+            ..ObjectsAnswer::default()
         };
         let given = Lowering {
             policy: &policy,
@@ -282,13 +282,13 @@ mod tests {
         let holes = [("data.kubeconfig", 0), (r#"data["tls.key"]"#, 2)];
         let filled = |whole: &Whole<'_>| {
             let bytes = whole.data.iter().map(|(key, content)| match content {
-                Content::Hole(hole) => {
+                KeyContent::Hole(hole) => {
                     let text = String::from_utf8(hole.bytes().to_vec()).unwrap();
                     assert!(hole.equals(text.as_bytes()) && !hole.equals(b"canary"));
                     assert!(!hole.shares_credential(b"canary"));
                     format!("{key}: {text}")
                 }
-                Content::Text(text) => panic!("{text}"),
+                KeyContent::Text(text) => panic!("{text}"),
             });
             let kind = whole.fixed["type"].as_str().unwrap().to_owned();
             assert!(!whole.content.contains_key("type"));
@@ -310,7 +310,7 @@ mod tests {
         let none = json!({});
         let annotated = r#"metadata.annotations["x"]"#;
         let mut of_primary = apply("Secret", &none, &[("data.kubeconfig", 0)]);
-        of_primary.ownership = Ownership::Fields;
+        of_primary.ownership = ObjectOwnership::Fields;
         for (name, apply, reason) in [
             (
                 "forged",

@@ -1,12 +1,13 @@
-//! Texts of objects, written by the host: of kinds that the policy grants, each once, and bytes only in the data of Secrets.
+//! Texts of objects, written by the host: of kinds that the policy grants, each once, and bytes only in the data of
+//! Secrets.
 
-use super::fill::{Filler, Place};
+use super::fill::{Filler, HolePlace};
 use super::holes::{self, OF_RIGHTS};
-use crate::contract::objects::{FilledWithin, MAX_OBJECTS, MAX_TEXT, Manifest};
+use crate::contract::objects::{FilledWithin, MAX_OBJECTS, MAX_TEXT, ObjectManifest};
 use crate::document::emit;
 use crate::failure::Failure;
 use crate::pattern::TemplateData;
-use crate::plan::desired::Hole as _;
+use crate::plan::desired::UnseenBytes as _;
 use crate::policy::rbac;
 use crate::policy::values::ValueRule;
 use crate::projection::path;
@@ -21,12 +22,12 @@ use transom_api::{KnownReason, labels};
 /// The text of objects, and when the first client certificate in it ends.
 ///
 /// # Errors
-/// `ContractBroken`, `InvalidTargetName`; `WriteNotGranted` for an object, and `CredentialNotGranted` for a hole that is not
-/// granted; the errors of a credential.
+/// `ContractBroken`, `InvalidTargetName`; `WriteNotGranted` for an object, and `CredentialNotGranted` for a hole that
+/// is not granted; the errors of a credential.
 pub(super) fn text(
     filler: &mut Filler<'_>,
-    all: &[Manifest],
-    place: Place<'_>,
+    all: &[ObjectManifest],
+    place: HolePlace<'_>,
 ) -> Result<(String, Option<i64>), Failure> {
     let name = place.name;
     if all.is_empty() || all.len() > MAX_OBJECTS {
@@ -67,8 +68,8 @@ pub(super) fn text(
 /// One object with its holes filled, and when the first client certificate in it ends.
 fn one(
     filler: &mut Filler<'_>,
-    manifest: &Manifest,
-    place: Place<'_>,
+    manifest: &ObjectManifest,
+    place: HolePlace<'_>,
 ) -> Result<(ObjectRef, Value, Option<i64>), Failure> {
     let name = place.name;
     let Ok(Value::Object(mut content)) = serde_json::from_str(&manifest.content) else {
@@ -101,7 +102,7 @@ fn broken<T>(message: String) -> Result<T, Failure> {
 }
 
 /// Which object a content is.
-fn reference(content: &Map<String, Value>, place: Place<'_>) -> Result<ObjectRef, Failure> {
+fn reference(content: &Map<String, Value>, place: HolePlace<'_>) -> Result<ObjectRef, Failure> {
     let metadata = content.get("metadata");
     let top = |field: &str| content.get(field).and_then(Value::as_str);
     let below = |field: &str| metadata.and_then(|metadata| metadata.get(field)?.as_str());
@@ -140,7 +141,7 @@ fn reference(content: &Map<String, Value>, place: Place<'_>) -> Result<ObjectRef
 fn allowed(
     object: &ObjectRef,
     content: &Map<String, Value>,
-    place: Place<'_>,
+    place: HolePlace<'_>,
 ) -> Result<(), Failure> {
     let maps = ["labels", "annotations"].into_iter();
     let maps = maps.filter_map(|name| content.get("metadata")?.get(name)?.as_object());
@@ -164,7 +165,7 @@ fn listed(
     object: &ObjectRef,
     content: &Map<String, Value>,
     (rules, data): (&[ValueRule], &TemplateData<'_>),
-    place: Place<'_>,
+    place: HolePlace<'_>,
 ) -> Result<(), Failure> {
     let name = place.name;
     let is_of_rule = |key: &str| rules.iter().any(|rule| rule.path.keys() == Some(vec![key]));
@@ -209,7 +210,7 @@ fn filled_with(
     filler: &mut Filler<'_>,
     FilledWithin { path, hole }: &FilledWithin,
     (at, of_secret): (&str, bool),
-    place: Place<'_>,
+    place: HolePlace<'_>,
 ) -> Result<(String, Vec<u8>, Option<i64>), Failure> {
     let key = holes::key_of(path).filter(|_| of_secret);
     let Some(key) = key else {

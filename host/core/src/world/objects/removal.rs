@@ -5,16 +5,16 @@ use super::{Checked, Granted, patterns, unwritable};
 use crate::policy::check::wrong;
 use crate::policy::selector::Selector;
 use crate::policy::{Target, WriteRule};
-use transom_api::policy::Verb;
+use transom_api::policy::WriteVerb;
 
 /// Checks a grant to remove objects that others made.
 pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
     let Granted { field, grant, .. } = *granted;
-    if !grant.verbs.iter().all(Verb::is_of_others) {
+    if !grant.verbs.iter().all(WriteVerb::is_of_others) {
         let why = "has `remove` or `release` beside other verbs; use a grant for each";
         return wrong(format!("{field}.verbs"), why);
     }
-    if grant.verbs.contains(&Verb::Release) == grant.finalizers.is_empty() {
+    if grant.verbs.contains(&WriteVerb::Release) == grant.finalizers.is_empty() {
         let why = "must name finalizers exactly where `release` is granted";
         return wrong(format!("{field}.finalizers"), why);
     }
@@ -52,7 +52,7 @@ mod tests {
     use crate::sample::{kubeconfig_manifest, object, objects_manifest, policy, with};
     use serde_json::{Value, json};
     use std::collections::BTreeSet;
-    use transom_api::policy::Verb;
+    use transom_api::policy::WriteVerb;
 
     /// A policy that removes works.
     fn removes() -> Value {
@@ -196,8 +196,8 @@ mod tests {
             let work = object(reference, json!({"metadata": {"labels": there}}));
             let policy = policy(&manifest);
             let rule = &policy.writes[0];
-            assert_eq!(rule.lets(Verb::Remove, &work), lets, "{there}");
-            assert!(!rule.lets(Verb::Release, &work));
+            assert_eq!(rule.lets(WriteVerb::Remove, &work), lets, "{there}");
+            assert!(!rule.lets(WriteVerb::Release, &work));
         }
     }
 }

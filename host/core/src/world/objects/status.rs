@@ -11,7 +11,7 @@ use crate::projection::path::Path;
 use crate::reference::ObjectRef;
 use serde_json::Value;
 use transom_api::KnownReason;
-use transom_api::policy::WriteGrant;
+use transom_api::policy::WriteGrantSpec;
 use transom_api::policy::bounds::MANY;
 
 /// The conditions that the subresource `approval` of a request takes.
@@ -20,7 +20,7 @@ const VERDICTS: [&str; 2] = ["Approved", "Denied"];
 /// Checks the conditions and the signers of a grant.
 pub(super) fn check(
     field: &str,
-    grant: &WriteGrant,
+    grant: &WriteGrantSpec,
     (api_version, kind): (&str, &str),
     fields: &[Path],
 ) -> Checked<()> {
@@ -107,7 +107,7 @@ pub(super) fn conditions(
 
 #[cfg(test)]
 mod tests {
-    use crate::contract::objects::{Apply, Objects, Ownership};
+    use crate::contract::objects::{Apply, ObjectOwnership, ObjectsAnswer};
     use crate::plan::desired::Field;
     use crate::policy::{check, manifest};
     use crate::reference::ObjectRef;
@@ -143,13 +143,13 @@ mod tests {
         let reference = ObjectRef::local(&primary.api_version, &primary.kind, None, "one");
         let apply = Apply {
             object: reference.clone(),
-            ownership: Ownership::Fields,
+            ownership: ObjectOwnership::Fields,
             content: json!({"status": {"conditions": conditions}}).to_string(),
             holes: Vec::new(),
         };
-        let objects = Objects {
+        let objects = ObjectsAnswer {
             apply: vec![apply],
-            ..Objects::default()
+            ..ObjectsAnswer::default()
         };
         let primary = object(reference, json!({"spec": {"signerName": SIGNER}}));
         let fields = lowered_for(&primary, &policy, &objects)?;

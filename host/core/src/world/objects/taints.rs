@@ -1,9 +1,9 @@
-//! Taints of the primary that a policy of this world owns by key: `spec.taints[key=example.com/a]` among the granted fields.
-//! They are merged as those of the taints world are.
+//! Taints of the primary that a policy of this world owns by key: `spec.taints[key=example.com/a]` among the granted
+//! fields. They are merged as those of the taints world are.
 
 use super::Checked;
 use crate::contract::objects::Apply;
-use crate::contract::taints::{Effect, Wanted};
+use crate::contract::taints::{Effect, WantedTaint};
 use crate::failure::Failure;
 use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::Field;
@@ -91,13 +91,13 @@ pub(super) fn elements(
 }
 
 /// One taint; `None` if it has another form.
-fn wanted(taint: &Value) -> Option<Wanted> {
+fn wanted(taint: &Value) -> Option<WantedTaint> {
     let map = taint.as_object()?;
     let known = |key: &String| ["key", "value", "effect"].contains(&&**key);
     if !map.keys().all(known) {
         return None;
     }
-    Some(Wanted {
+    Some(WantedTaint {
         key: text(map, "key")?.to_owned(),
         value: match map.get("value") {
             None | Some(Value::Null) => String::new(),
@@ -113,8 +113,8 @@ fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::contract::objects::{Apply, Objects, Ownership};
-    use crate::contract::taints::{Decision, Effect, Wanted};
+    use crate::contract::objects::{Apply, ObjectOwnership, ObjectsAnswer};
+    use crate::contract::taints::{Decision, Effect, WantedTaint};
     use crate::failure::Failure;
     use crate::object::Object;
     use crate::plan::contention::Contentions;
@@ -142,14 +142,14 @@ mod tests {
     }
 
     fn plan(policy: &Policy, content: &Value, primary: &Object) -> Result<Plan, Failure> {
-        let answer = Objects {
+        let answer = ObjectsAnswer {
             apply: vec![Apply {
                 object: primary.reference.clone(),
-                ownership: Ownership::Fields,
+                ownership: ObjectOwnership::Fields,
                 content: content.to_string(),
                 holes: Vec::new(),
             }],
-            ..Objects::default()
+            ..ObjectsAnswer::default()
         };
         let added = TimeAdded::SetByUs(0);
         planned(
@@ -171,7 +171,7 @@ mod tests {
         let valued = json!({"key": "a/one", "effect": "NoSelect", "value": "x"});
         let timed = json!({"key": "a/two", "effect": "PreferNoSelect", "timeAdded": "2026-01-01T00:00:00Z"});
         let other = json!({"key": "b", "effect": "NoSelect"});
-        let want = |key: &str, value: &str, effect| Wanted {
+        let want = |key: &str, value: &str, effect| WantedTaint {
             key: key.to_owned(),
             value: value.to_owned(),
             effect,

@@ -2,16 +2,16 @@
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::case::{Given, outcome, timed};
+use crate::case::{GivenCase, outcome, timed};
 use crate::guest::{Decided, Find, Function, Guest, Question};
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::measure::Lift;
 use crate::run::Call;
 use generated::exports::transom::facts::facts as wit_facts;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{Input, Requirement};
-use transom_core::contract::{Context, Primary, Refusal, Timed};
+use transom_core::contract::{Context, GuestRefusal, Primary, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{FACTS, Facts, World};
 use wasmtime::component::Instance;
@@ -70,11 +70,11 @@ impl Decide for Functions {
     fn require(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
         _found: &[Input],
-    ) -> Call<Result<Requirement, Refusal>> {
+    ) -> Call<Result<Requirement, GuestRefusal>> {
         guest.call(
             limits,
             &self.require,
@@ -90,17 +90,17 @@ impl Decide for Functions {
     fn decide(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure> {
         let call = self.state(guest, limits, question.context, question.primary);
         Ok(call.map(decided))
     }
 
-    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+    fn ask(&self, guest: &Guest, given: &mut GivenCase) -> Result<Call<Value>, String> {
         let context = given.context()?;
         let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
-        let call = self.state(guest, &Limits::default(), &context, &primary);
+        let call = self.state(guest, &CallLimits::default(), &context, &primary);
         let shown = |facts: &Facts| json!({"region": facts.region, "version": facts.version});
         let shown = |answer: Timed<Facts>| Timed {
             answer: shown(&answer.answer),
@@ -114,10 +114,10 @@ impl Functions {
     fn state(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
-    ) -> Call<Result<Timed<Facts>, Refusal>> {
+    ) -> Call<Result<Timed<Facts>, GuestRefusal>> {
         guest.call(
             limits,
             &self.state,
@@ -128,7 +128,7 @@ impl Functions {
 }
 
 impl Lift<'_> {
-    fn published_in(&mut self, answer: Required) -> Result<Requirement, Refusal> {
+    fn published_in(&mut self, answer: Required) -> Result<Requirement, GuestRefusal> {
         self.answer(answer, |lift, target| Requirement {
             target: Some(lift.reference(target)),
             targets: Vec::new(),
@@ -136,7 +136,7 @@ impl Lift<'_> {
         })
     }
 
-    fn facts(&mut self, answer: Stated) -> Result<Timed<Facts>, Refusal> {
+    fn facts(&mut self, answer: Stated) -> Result<Timed<Facts>, GuestRefusal> {
         self.answer(answer, |lift, answer| Timed {
             answer: Facts {
                 region: lift.text(answer.region),

@@ -3,7 +3,7 @@
 use super::generated::exports::transom::policy::guest as wit;
 use crate::measure::Lift;
 use transom_core::contract::description::{
-    AskGrant, EverySpec, HoleGrant, ObjectPattern, ReadGrant, SuggestedGrant, Verb, WriteGrant,
+    AskGrant, EverySpec, HoleGrant, ObjectPattern, ReadGrant, SuggestedGrant, WriteGrant, WriteVerb,
 };
 
 impl Lift<'_> {
@@ -49,12 +49,12 @@ impl Lift<'_> {
         WriteGrant {
             object: grant.object.map(|object| self.object_pattern(object)),
             verbs: self.list(grant.verbs, |_, verb| match verb {
-                wit::Verb::Create => Verb::Create,
-                wit::Verb::Update => Verb::Update,
-                wit::Verb::Delete => Verb::Delete,
-                wit::Verb::Patch => Verb::Patch,
-                wit::Verb::Remove => Verb::Remove,
-                wit::Verb::Release => Verb::Release,
+                wit::Verb::Create => WriteVerb::Create,
+                wit::Verb::Update => WriteVerb::Update,
+                wit::Verb::Delete => WriteVerb::Delete,
+                wit::Verb::Patch => WriteVerb::Patch,
+                wit::Verb::Remove => WriteVerb::Remove,
+                wit::Verb::Release => WriteVerb::Release,
             }),
             fields: self.list(grant.fields, Self::text),
             values: self.list(grant.values, |lift, allowed| {

@@ -5,9 +5,9 @@ mod services;
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::case::{Given, inputs, outcome, timed};
+use crate::case::{GivenCase, inputs, outcome, timed};
 use crate::guest::{Decided, Find, Function, Guest, Question};
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::kubeconfig as wit_kubeconfig;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use transom_core::contract::decide::{
     Absence, Form, Input, InputValue, KubeconfigAnswer, Need, Requirement, Wake,
 };
-use transom_core::contract::{Context, Primary, Refusal, Timed};
+use transom_core::contract::{Context, GuestRefusal, Primary, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{KUBECONFIG, World};
 use wasmtime::component::Instance;
@@ -73,11 +73,11 @@ impl Decide for Functions {
     fn require(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
         found: &[Input],
-    ) -> Call<Result<Requirement, Refusal>> {
+    ) -> Call<Result<Requirement, GuestRefusal>> {
         guest.call(
             limits,
             &self.require,
@@ -93,15 +93,15 @@ impl Decide for Functions {
     fn decide(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure> {
         let call = guest.transform(limits, question.context, question.primary, question.inputs);
         Ok(call.map(decided))
     }
 
-    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
-        let (limits, context) = (Limits::default(), given.context()?);
+    fn ask(&self, guest: &Guest, given: &mut GivenCase) -> Result<Call<Value>, String> {
+        let (limits, context) = (CallLimits::default(), given.context()?);
         let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
         if let Some(found) = given.take("found")? {
             let found = inputs(guest, &context, &primary, found)?;
@@ -120,11 +120,11 @@ impl Guest {
     /// Asks a kubeconfig guest for the kubeconfig.
     pub fn transform(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
         inputs: &[Input],
-    ) -> Call<Result<KubeconfigAnswer, Refusal>> {
+    ) -> Call<Result<KubeconfigAnswer, GuestRefusal>> {
         let Some(Functions { transform, .. }) = self.functions() else {
             return self.wrong_world();
         };
@@ -187,7 +187,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    fn requirement(&mut self, answer: Required) -> Result<Requirement, Refusal> {
+    fn requirement(&mut self, answer: Required) -> Result<Requirement, GuestRefusal> {
         self.answer(answer, |lift, requirement| Requirement {
             target: Some(lift.reference(requirement.target)),
             targets: Vec::new(),
@@ -195,7 +195,7 @@ impl Lift<'_> {
         })
     }
 
-    fn kubeconfig(&mut self, answer: Transformed) -> Result<KubeconfigAnswer, Refusal> {
+    fn kubeconfig(&mut self, answer: Transformed) -> Result<KubeconfigAnswer, GuestRefusal> {
         self.answer(answer, |lift, answer| Timed {
             answer: lift.proposal(answer.kubeconfig),
             ask_again_at: answer.ask_again_at,

@@ -6,9 +6,9 @@ mod secrets;
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::case::{self, Given, outcome};
+use crate::case::{self, GivenCase, outcome};
 use crate::guest::{Decided, Find, Function, Guest, Question};
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::objects as wit_objects;
@@ -16,8 +16,8 @@ use generated::transom::policy::inputs;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_core::contract::decide::{Form, Input, InputValue, Need, Requirement};
-use transom_core::contract::objects::{Apply, Objects, Ownership};
-use transom_core::contract::{Context, Primary, Refusal, Timed};
+use transom_core::contract::objects::{Apply, ObjectOwnership, ObjectsAnswer};
+use transom_core::contract::{Context, GuestRefusal, Primary, Timed};
 use transom_core::failure::Failure;
 use transom_core::world::{OBJECTS, World};
 use wasmtime::component::{self, Instance};
@@ -107,11 +107,11 @@ impl<F: Forms> Decide for Functions<F> {
     fn require(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
         found: &[Input],
-    ) -> Call<Result<Requirement, Refusal>> {
+    ) -> Call<Result<Requirement, GuestRefusal>> {
         guest.call(
             limits,
             &self.require,
@@ -127,7 +127,7 @@ impl<F: Forms> Decide for Functions<F> {
     fn decide(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure> {
         let Question {
@@ -140,8 +140,8 @@ impl<F: Forms> Decide for Functions<F> {
         Ok(call.map(decided))
     }
 
-    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
-        let (limits, context) = (Limits::default(), given.context()?);
+    fn ask(&self, guest: &Guest, given: &mut GivenCase) -> Result<Call<Value>, String> {
+        let (limits, context) = (CallLimits::default(), given.context()?);
         let primary = given.primary(guest)?.ok_or("`primary` is missing")?;
         if let Some(found) = given.take("found")? {
             let found = case::inputs(guest, &context, &primary, found)?;
@@ -157,7 +157,7 @@ impl<F: Forms> Decide for Functions<F> {
         let given: Vec<Input> = given.take("inputs")?.unwrap_or_default();
         let inputs = case::inputs(guest, &context, &primary, given)?;
         let call = self.reconcile(guest, &limits, &context, &primary, &inputs);
-        let shown = |timed: &Timed<Objects>| {
+        let shown = |timed: &Timed<ObjectsAnswer>| {
             let mut shown = json!(timed.answer);
             shown["ask-again-at"] = json!(timed.ask_again_at);
             shown
@@ -183,11 +183,11 @@ impl<F: Forms> Functions<F> {
     fn reconcile(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
         inputs: &[Input],
-    ) -> Call<Result<Timed<Objects>, Refusal>> {
+    ) -> Call<Result<Timed<ObjectsAnswer>, GuestRefusal>> {
         guest.call(
             limits,
             &self.reconcile,
@@ -205,14 +205,14 @@ fn shown(need: &Need) -> Value {
 }
 
 impl Lift<'_> {
-    fn objects(&mut self, answer: Reconciled) -> Result<Timed<Objects>, Refusal> {
+    fn objects(&mut self, answer: Reconciled) -> Result<Timed<ObjectsAnswer>, GuestRefusal> {
         self.answer(answer, |lift, answer| Timed {
-            answer: Objects {
+            answer: ObjectsAnswer {
                 apply: lift.list(answer.apply, |lift, desired| Apply {
                     object: lift.reference(desired.object),
                     ownership: match desired.ownership {
-                        wit_objects::Ownership::Whole => Ownership::Whole,
-                        wit_objects::Ownership::Fields => Ownership::Fields,
+                        wit_objects::Ownership::Whole => ObjectOwnership::Whole,
+                        wit_objects::Ownership::Fields => ObjectOwnership::Fields,
                     },
                     content: lift.text(desired.content),
                     holes: lift.list(desired.holes, Self::filled),

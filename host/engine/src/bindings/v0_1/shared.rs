@@ -8,7 +8,7 @@ use crate::guest::{Find, Function};
 use crate::measure::{Lift, Lower};
 use transom_core::contract::decide::{LabelOperator, LabelTerm, Review, Who};
 use transom_core::contract::description::{DeclaredReason, Description, Read};
-use transom_core::contract::{Context, Primary, Problem, Refusal};
+use transom_core::contract::{Context, GuestRefusal, Primary, Problem};
 use transom_core::reference::ObjectRef;
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
@@ -127,14 +127,14 @@ impl Lift<'_> {
         (problem, self.list(waiting.objects, Self::reference))
     }
 
-    fn refusal(&mut self, failure: wit::Failure) -> Refusal {
+    fn refusal(&mut self, failure: wit::Failure) -> GuestRefusal {
         match failure {
             wit::Failure::Waiting(waiting) => {
                 let (problem, objects) = self.waiting(waiting);
-                Refusal::Waiting(problem, objects)
+                GuestRefusal::Waiting(problem, objects)
             }
-            wit::Failure::Missing(problem) => Refusal::Missing(self.problem(problem)),
-            wit::Failure::Invalid(problem) => Refusal::Invalid(self.problem(problem)),
+            wit::Failure::Missing(problem) => GuestRefusal::Missing(self.problem(problem)),
+            wit::Failure::Invalid(problem) => GuestRefusal::Invalid(self.problem(problem)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Lift<'_> {
         &mut self,
         answer: Result<A, wit::Failure>,
         lift: impl FnOnce(&mut Self, A) -> T,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, GuestRefusal> {
         match answer {
             Ok(answer) => Ok(lift(self, answer)),
             Err(failure) => Err(self.refusal(failure)),

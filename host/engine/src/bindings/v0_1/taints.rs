@@ -2,9 +2,9 @@
 
 use super::{Binding, Decide, decided, wit};
 use crate::call::CallState;
-use crate::case::{self, Given, outcome, timed};
+use crate::case::{self, GivenCase, outcome, timed};
 use crate::guest::{Decided, Find, Function, Guest, Question};
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::taints as wit_taints;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use transom_core::contract::description::Read;
 use transom_core::contract::taints::{
-    Condition, Decision, Effect, ManagedCluster, Status, Taint, Wanted,
+    ClusterCondition, Decision, Effect, ManagedCluster, Status, Taint, WantedTaint,
 };
-use transom_core::contract::{Context, Refusal, Timed};
+use transom_core::contract::{Context, GuestRefusal, Timed};
 use transom_core::failure::Failure;
 use transom_core::managed_cluster::{self, declared};
 use transom_core::world::{TAINTS, World};
@@ -72,7 +72,7 @@ impl Decide for Functions {
     fn decide(
         &self,
         guest: &Guest,
-        limits: &Limits,
+        limits: &CallLimits,
         question: &Question<'_>,
     ) -> Result<Call<Decided>, Failure> {
         let object = question.object;
@@ -84,13 +84,13 @@ impl Decide for Functions {
         Ok(call.map(decided))
     }
 
-    fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
+    fn ask(&self, guest: &Guest, given: &mut GivenCase) -> Result<Call<Value>, String> {
         let context = given.context()?;
         let cluster = given.take::<ManagedCluster>("cluster")?;
         let cluster = cluster.ok_or("`cluster` is missing")?;
         let declared = case::declared(guest, &cluster.reference)?;
         let cluster = declared::cut(&cluster, &declared).map_err(|error| error.to_string())?;
-        let call = guest.compute(&Limits::default(), &context, &cluster);
+        let call = guest.compute(&CallLimits::default(), &context, &cluster);
         Ok(call.map(|answer| outcome(&answer, |answer| timed("decision", answer))))
     }
 }
@@ -99,10 +99,10 @@ impl Guest {
     /// Asks a taints guest which taints a managed cluster should have.
     pub fn compute(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         cluster: &ManagedCluster,
-    ) -> Call<Result<Timed<Decision>, Refusal>> {
+    ) -> Call<Result<Timed<Decision>, GuestRefusal>> {
         let Some(Functions { compute }) = self.functions() else {
             return self.wrong_world();
         };
@@ -142,7 +142,7 @@ impl Lower {
         }
     }
 
-    fn condition(&mut self, condition: &Condition) -> wit_taints::Condition {
+    fn condition(&mut self, condition: &ClusterCondition) -> wit_taints::Condition {
         wit_taints::Condition {
             kind: self.text(&condition.kind),
             status: match condition.status {
@@ -170,7 +170,7 @@ impl Lower {
 }
 
 impl Lift<'_> {
-    fn taints(&mut self, answer: Answered) -> Result<Timed<Decision>, Refusal> {
+    fn taints(&mut self, answer: Answered) -> Result<Timed<Decision>, GuestRefusal> {
         self.answer(answer, |lift, answer| Timed {
             answer: match answer.decision {
                 wit_taints::Decision::Own(wanted) => Decision::Own(lift.list(wanted, Self::wanted)),
@@ -180,8 +180,8 @@ impl Lift<'_> {
         })
     }
 
-    fn wanted(&mut self, wanted: wit_taints::Wanted) -> Wanted {
-        Wanted {
+    fn wanted(&mut self, wanted: wit_taints::Wanted) -> WantedTaint {
+        WantedTaint {
             key: self.text(wanted.key),
             value: self.text(wanted.value),
             effect: match wanted.effect {

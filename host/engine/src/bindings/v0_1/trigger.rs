@@ -2,15 +2,15 @@
 
 use super::wit;
 use crate::call::CallState;
-use crate::case::{self, Given, timed};
+use crate::case::{self, GivenCase, timed};
 use crate::guest::{Find, Function, Guest};
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::load::Exports;
 use crate::measure::{Lift, Lower};
 use crate::run::Call;
 use generated::exports::transom::policy::trigger;
 use serde_json::{Value, json};
-use transom_core::contract::{Change, Context, Primary, Readiness, Timed, Verdict};
+use transom_core::contract::{Change, Context, Primary, Readiness, Timed, TriggerVerdict};
 use wasmtime::component::Instance;
 use wasmtime::{Result as WasmResult, Store};
 
@@ -55,8 +55,8 @@ impl Functions {
     }
 
     /// Asks the one question of a case of the guest; the error says what is wrong with the case.
-    pub(crate) fn ask(&self, guest: &Guest, given: &mut Given) -> Result<Call<Value>, String> {
-        let (limits, context) = (Limits::default(), given.context()?);
+    pub(crate) fn ask(&self, guest: &Guest, given: &mut GivenCase) -> Result<Call<Value>, String> {
+        let (limits, context) = (CallLimits::default(), given.context()?);
         if let Some(change) = given.take::<Change>("change")? {
             let change = case::declared(guest, &change.after.reference)?.cut_change(change);
             let verdict = guest.evaluate(&limits, &context, &change);
@@ -73,7 +73,7 @@ impl Guest {
     /// Asks a trigger guest whether a primary may be reconciled.
     pub fn ready(
         &self,
-        limits: &Limits,
+        limits: &CallLimits,
         context: &Context,
         primary: &Primary,
     ) -> Call<Timed<Readiness>> {
@@ -89,7 +89,12 @@ impl Guest {
     }
 
     /// Asks a trigger guest for a verdict on a change.
-    pub fn evaluate(&self, limits: &Limits, context: &Context, change: &Change) -> Call<Verdict> {
+    pub fn evaluate(
+        &self,
+        limits: &CallLimits,
+        context: &Context,
+        change: &Change,
+    ) -> Call<TriggerVerdict> {
         let Exports::Trigger(Functions { evaluate, .. }) = self.exports() else {
             return self.wrong_world();
         };
@@ -124,15 +129,15 @@ impl Lift<'_> {
         }
     }
 
-    fn verdict(&mut self, verdict: trigger::Verdict) -> Verdict {
+    fn verdict(&mut self, verdict: trigger::Verdict) -> TriggerVerdict {
         match verdict {
             trigger::Verdict::Run(reasons) => {
                 if reasons.is_empty() {
                     self.breaks("it answered `run` without a reason".to_owned());
                 }
-                Verdict::Run(self.list(reasons, Self::reason))
+                TriggerVerdict::Run(self.list(reasons, Self::reason))
             }
-            trigger::Verdict::Ignore => Verdict::Ignore,
+            trigger::Verdict::Ignore => TriggerVerdict::Ignore,
         }
     }
 }

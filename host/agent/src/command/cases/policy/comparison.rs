@@ -1,9 +1,9 @@
 //! What a case of a policy expects, compared with what came of it.
 
-use crate::command::case::Reference;
+use crate::command::case::CaseReference;
 use crate::command::cases::{self, compare, update};
 use crate::command::session::Session;
-use crate::controller::memory::Entry;
+use crate::controller::memory::HistoryEntry;
 use crate::controller::queue::Queued;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ use transom_core::work::Cause;
 /// What a case expects.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Expected {
+pub(super) struct CaseExpectation {
     /// Every object that is created or changed, whole; with a change, those of the change.
     objects: Vec<Value>,
     /// The same for objects of which only the named fields count.
     partial_objects: Vec<Value>,
     /// Every object that is removed.
-    removed: Vec<Reference>,
+    removed: Vec<CaseReference>,
     /// The state of every primary.
     states: Vec<StateOf>,
     /// The primaries that the change causes to be reconciled.
@@ -37,7 +37,7 @@ pub(super) struct Expected {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct StateOf {
-    primary: Reference,
+    primary: CaseReference,
     state: String,
     reason: String,
 }
@@ -46,11 +46,11 @@ struct StateOf {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Woken {
-    primary: Reference,
+    primary: CaseReference,
     causes: Vec<String>,
 }
 
-impl Expected {
+impl CaseExpectation {
     /// What the file of a case expects.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Expected {
 
 /// The result of a case beside what is expected.
 pub(super) struct Comparison {
-    pub(super) expected: Expected,
+    pub(super) expected: CaseExpectation,
     pub(super) differences: Vec<String>,
     /// The parts of the result that are not as expected.
     pub(super) came: Map<String, Value>,
@@ -112,7 +112,7 @@ impl Comparison {
             self.differences.push(difference);
         }
         if !(removed.is_empty() && missing.is_empty()) {
-            all.extend(removed.into_iter().map(Reference::of));
+            all.extend(removed.into_iter().map(CaseReference::of));
             self.came.insert("removed".to_owned(), json!(all));
         }
     }
@@ -149,7 +149,7 @@ impl Comparison {
                 differences.push(difference);
             }
             all.push(StateOf {
-                primary: Reference::of(&key.primary),
+                primary: CaseReference::of(&key.primary),
                 state,
                 reason,
             });
@@ -161,8 +161,8 @@ impl Comparison {
     }
 
     /// Compares the reconciles that the change led to, as far as the case expects anything of them.
-    pub(super) fn journal(&mut self, journal: &[Entry]) {
-        let Expected {
+    pub(super) fn journal(&mut self, journal: &[HistoryEntry]) {
+        let CaseExpectation {
             woken,
             reconciled,
             reasons,
@@ -202,7 +202,7 @@ impl Comparison {
 }
 
 /// The primaries that were not reconciled by the causes that a case expects, or were and should not.
-fn wrongly_woken(expected: &[Woken], ran: &[&Entry]) -> Vec<String> {
+fn wrongly_woken(expected: &[Woken], ran: &[&HistoryEntry]) -> Vec<String> {
     let mut differences = Vec::new();
     for Woken { primary, causes } in expected {
         let of_primary = ran.iter().filter(|entry| primary.names(&entry.key.primary));
@@ -229,10 +229,10 @@ fn wrongly_woken(expected: &[Woken], ran: &[&Entry]) -> Vec<String> {
 }
 
 /// The primaries that were reconciled, each with its causes.
-fn woken_by(ran: &[&Entry]) -> Vec<Woken> {
+fn woken_by(ran: &[&HistoryEntry]) -> Vec<Woken> {
     let mut woken: Vec<Woken> = Vec::new();
     for entry in ran {
-        let primary = Reference::of(&entry.key.primary);
+        let primary = CaseReference::of(&entry.key.primary);
         let by = entry.causes.iter().map(|by| word(by).to_owned());
         match woken.iter_mut().find(|known| known.primary == primary) {
             Some(known) => known.causes.extend(by),
@@ -247,7 +247,7 @@ fn woken_by(ran: &[&Entry]) -> Vec<Woken> {
 }
 
 /// The reasons that the trigger guest gave for a reconcile.
-fn triggered(entry: &Entry) -> &[String] {
+fn triggered(entry: &HistoryEntry) -> &[String] {
     match &entry.cause {
         Some(Cause::Triggered(reasons)) => reasons,
         _ => &[],

@@ -5,14 +5,14 @@ mod before;
 use super::*;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
-use crate::policies::kept::Kept as Cache;
-use crate::policies::loads::{Given, Loads};
-use crate::policies::{BUILTIN, Found};
+use crate::policies::kept::KeptComponents as Cache;
+use crate::policies::loads::{JobOutput, Loads};
+use crate::policies::{BUILTIN, FoundPolicies};
 use serde_json::json;
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 use transom_api::policy::RollbackSpec;
-use transom_artifacts::{Base, Gathered, Location, Sources};
+use transom_artifacts::{Base, GatheredComponents, Location, Sources};
 use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::plan::fleet::{FleetPlan, Listed};
@@ -35,8 +35,8 @@ fn place() -> (TempDir, Arc<dyn Cluster>) {
 }
 
 /// The policy, as a team wrote it.
-fn written(team: &str) -> Found {
-    let mut found = Found::default();
+fn written(team: &str) -> FoundPolicies {
+    let mut found = FoundPolicies::default();
     found.take("policy", &Base::Nowhere, BUILTIN[1].1.as_bytes());
     found.policies[0].value["spec"]["own"]["annotations"]["example.com/team"] = json!(team);
     found
@@ -56,7 +56,7 @@ async fn replica(cluster: &Arc<dyn Cluster>) -> Swap {
 async fn replica_of(cluster: &Arc<dyn Cluster>, team: &str) -> Swap {
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let loads = Loads::new(engine, components(cluster));
-    let source = Source::Given(Found::default());
+    let source = PolicySource::Given(FoundPolicies::default());
     let mut swap = Swap::new(loads, source, [LOCAL.to_owned()].into(), true);
     swap.exchange(written(team)).await;
     assert!(works(&swap).is_some());
@@ -77,8 +77,8 @@ async fn kept(cluster: &Arc<dyn Cluster>) -> Option<Digest> {
 fn pass(swap: &mut Swap) -> Digest {
     swap.note(&policy());
     let pending = swap.pending(&policy()).unwrap();
-    pending.passed = Some(Passed {
-        record: Record::of(&pending.loaded.revision),
+    pending.passed = Some(PassedCandidate {
+        record: RevisionRecord::of(&pending.loaded.revision),
         approved: BTreeMap::new(),
         rehearsed: None,
     });
@@ -92,14 +92,14 @@ fn take_note(swap: &mut Swap) -> Note {
 }
 
 /// Writes a note, and takes what became of it.
-async fn keep(swap: &mut Swap, note: Note) -> Changes {
+async fn keep(swap: &mut Swap, note: Note) -> PolicyChanges {
     let components = swap.loads.components().clone();
     let (note, result) = keeper::keep(components, note, false).await;
     let result = result.map_err(|failure| Unkept {
         failure,
         delay: Duration::ZERO,
     });
-    swap.kept(Kept { note, result })
+    swap.kept(KeptNote { note, result })
 }
 
 /// An agent whose registries are asked by this script of the shell; what the script does not print is not there.
@@ -115,13 +115,13 @@ fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: Cache) -> Swap {
         .pulling(Images::new(words), cache)
         .remembering("transom");
     components.opened(Some(Arc::clone(cluster)));
-    let source = Source::Given(Found::default());
+    let source = PolicySource::Given(FoundPolicies::default());
     let loads = Loads::new(engine, components);
     Swap::new(loads, source, [LOCAL.to_owned()].into(), true)
 }
 
 /// The policy with another component.
-fn with_component(name: &str, component: &str) -> Found {
+fn with_component(name: &str, component: &str) -> FoundPolicies {
     let mut found = written("b");
     let value = &mut found.policies[0].value;
     value["metadata"]["name"] = json!(name);
@@ -142,7 +142,7 @@ async fn what_was_active_works_again_before_a_registry_is_asked_for_newer_compon
     after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
     let given = tokio::time::timeout(SOON, after.next()).await;
     let given = given.expect("it waits for the registry");
-    assert!(matches!(given, Given::Restored(_)));
+    assert!(matches!(given, JobOutput::Restored(_)));
     after.finish(given);
     assert_eq!(works(&after), works(&before));
     // The newest manifest is not observed yet, and still being loaded.
@@ -169,7 +169,7 @@ async fn a_new_pod_pulls_what_a_tag_meant_when_the_kept_revision_was_pulled() {
     let (folder, cluster) = place();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let builtin = Location::Builtin("kubeconfig".to_owned());
-    let first = builtin.fetch(None, &Gathered::default()).unwrap();
+    let first = builtin.fetch(None, &GatheredComponents::default()).unwrap();
     // Another component that does the same: with a section of its own.
     let second = [&*first.bytes, &[0, 2, 1, b'x']].concat();
     let manifests = ["1", "2"].map(|one| format!("sha256:{}", one.repeat(64)));
@@ -209,7 +209,7 @@ async fn a_new_pod_pulls_what_a_tag_meant_when_the_kept_revision_was_pulled() {
     std::fs::remove_file(file(&manifests[0])).unwrap();
     let mut gone = asking(&cluster, &script(&manifests[1]));
     gone.replace(policies());
-    let Given::Done(done) = gone.next().await else {
+    let JobOutput::Done(done) = gone.next().await else {
         panic!("it is restored");
     };
     let refused = done.result.as_ref().err().unwrap();
@@ -230,7 +230,7 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
     let (folder, cluster) = place();
     let answer = folder.path().join("answer");
     let builtin = Location::Builtin("kubeconfig".to_owned());
-    let artifact = builtin.fetch(None, &Gathered::default()).unwrap();
+    let artifact = builtin.fetch(None, &GatheredComponents::default()).unwrap();
     let manifest = format!("sha256:{}", "1".repeat(64));
     let head = format!("{}\n", json!({"manifest": manifest}));
     std::fs::write(&answer, [head.as_bytes(), &artifact.bytes].concat()).unwrap();
@@ -242,8 +242,8 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
     let mut before = asking(&cluster, &script);
     before.replace(with_component(&policy(), "oci:registry.example/a:v1"));
     settle(&mut before).await;
-    // The first pod has an empty cache and asks the registry of what was active; the second one finds it there. So does the
-    // third one, although an earlier version of the agent wrote the cache: without origins.
+    // The first pod has an empty cache and asks the registry of what was active; the second one finds it there. So does
+    // the third one, although an earlier version of the agent wrote the cache: without origins.
     let cache = tempfile::tempdir().unwrap();
     for (script, has_origins) in [(script.as_str(), true), (silent, true), (silent, false)] {
         if !has_origins {
@@ -252,7 +252,7 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
         let mut after = asking_with(&cluster, script, Cache::new(Some(cache.path())));
         after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
         let given = tokio::time::timeout(SOON, after.next()).await;
-        let Ok(given @ Given::Restored(_)) = given else {
+        let Ok(given @ JobOutput::Restored(_)) = given else {
             panic!("it is not restored before the newest component is pulled");
         };
         after.finish(given);
@@ -343,7 +343,7 @@ async fn a_silent_registry_holds_up_no_other_one() {
     let answer = r#"{"reason": "ComponentNotFound", "message": "it answers"}"#;
     let script = format!("case \"$*\" in *good*) echo '{answer}';; *) exec sleep 600;; esac");
     let mut swap = asking(&cluster, &script);
-    let mut all = Found::default();
+    let mut all = FoundPolicies::default();
     for (name, registry) in [
         ("a", "one"),
         ("b", "one"),
@@ -357,7 +357,7 @@ async fn a_silent_registry_holds_up_no_other_one() {
     }
     swap.replace(all);
     let given = tokio::time::timeout(SOON, swap.next()).await;
-    let Ok(Given::Done(done)) = given else {
+    let Ok(JobOutput::Done(done)) = given else {
         panic!("it waits for a silent registry");
     };
     let refused = done.result.err().unwrap();
@@ -367,8 +367,8 @@ async fn a_silent_registry_holds_up_no_other_one() {
 #[tokio::test]
 async fn what_a_registry_answers_about_one_repository_holds_up_no_other_one() {
     let (folder, cluster) = place();
-    // One registry does not answer: the first time that is told at once, from then on it takes its time. Another one answers,
-    // and refuses one repository.
+    // One registry does not answer: the first time that is told at once, from then on it takes its time. Another one
+    // answers, and refuses one repository.
     let asked = folder.path().join("asked").display().to_string();
     let unavailable = |silent: bool| {
         let answer = json!({"reason": "RegistryUnavailable", "message": "no", "silent": silent});
@@ -381,9 +381,9 @@ async fn what_a_registry_answers_about_one_repository_holds_up_no_other_one() {
     let mut swap = asking(&cluster, &script);
     let mut both = with_component("a", "oci:gone.example/x:v1").policies;
     both.extend(with_component("b", "oci:one.example/refused:v1").policies);
-    swap.replace(Found {
+    swap.replace(FoundPolicies {
         policies: both,
-        ..Found::default()
+        ..FoundPolicies::default()
     });
     for _ in 0..2 {
         let given = swap.next().await;
@@ -391,12 +391,12 @@ async fn what_a_registry_answers_about_one_repository_holds_up_no_other_one() {
     }
     let mut both = with_component("a", "oci:gone.example/x:v2").policies;
     both.extend(with_component("b", "oci:one.example/other:v1").policies);
-    swap.replace(Found {
+    swap.replace(FoundPolicies {
         policies: both,
-        ..Found::default()
+        ..FoundPolicies::default()
     });
     let given = tokio::time::timeout(SOON, swap.next()).await;
-    let Ok(Given::Done(done)) = given else {
+    let Ok(JobOutput::Done(done)) = given else {
         panic!("a repository waits for a registry that is not its own");
     };
     assert_eq!(&*done.policy, "b");
@@ -436,7 +436,7 @@ async fn a_policy_that_goes_while_a_note_is_written_takes_its_revisions_with_it(
     let (_folder, cluster) = place();
     let mut swap = replica(&cluster).await;
     let first = take_note(&mut swap);
-    swap.exchange(Found::default()).await;
+    swap.exchange(FoundPolicies::default()).await;
     swap.exchange(written("b")).await;
     keep(&mut swap, first).await;
     let removal = take_note(&mut swap);
@@ -448,7 +448,7 @@ async fn a_policy_that_goes_while_a_note_is_written_takes_its_revisions_with_it(
     };
     let delay = Duration::ZERO;
     let result = Err(Unkept { failure, delay });
-    swap.kept(Kept {
+    swap.kept(KeptNote {
         note: removal,
         result,
     });
@@ -479,7 +479,7 @@ async fn a_candidate_that_is_not_active_by_the_history_is_tried_again_or_refused
         let pending = swap.pending(&policy()).unwrap();
         (pending.due, pending.unkept) = (None, 0);
         let result = Ok(Some(history));
-        let changes = swap.kept(Kept { note, result });
+        let changes = swap.kept(KeptNote { note, result });
         assert!(!changes.is_empty() && works(&swap) == before);
         match swap.pending(&policy()) {
             Some(pending) => assert!(!barred && pending.passed.is_none() && pending.due.is_some()),

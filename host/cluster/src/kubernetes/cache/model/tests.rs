@@ -4,8 +4,8 @@
 
 use super::*;
 use crate::kubernetes::decode;
-use crate::kubernetes::shared::{News, Topic};
-use crate::kubernetes::store::{Item, Key};
+use crate::kubernetes::shared::{ServerNews, Topic};
+use crate::kubernetes::store::{Item, StoreKey};
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -67,7 +67,7 @@ enum Op {
 
 /// A response in flight.
 struct Answer {
-    asked: Asked,
+    asked: SentAt,
     name: usize,
     known: Option<Box<str>>,
     said: Option<Stored>,
@@ -127,8 +127,8 @@ fn object(name: usize, stored: Stored) -> Object {
     }
 }
 
-fn content(known: &Known) -> Option<Content> {
-    let Known::There(_, super::Content::Body(bytes)) = known else {
+fn content(known: &KnownObject) -> Option<Content> {
+    let KnownObject::There(_, super::KeptContent::Body(bytes)) = known else {
         return None;
     };
     let body: serde_json::Value = serde_json::from_slice(bytes).unwrap();
@@ -365,8 +365,8 @@ impl World {
     }
 
     /// Handles events when they are delivered.
-    fn hear(&mut self, news: &[News]) {
-        for News { topic, gone } in news {
+    fn hear(&mut self, news: &[ServerNews]) {
+        for ServerNews { topic, gone } in news {
             let Topic::Object(reference) = topic else {
                 continue;
             };
@@ -432,15 +432,15 @@ impl World {
                     assert_eq!(content(&known), Some(stored.content), "{name}");
                     expected.insert(name.to_string(), stored.content);
                 }
-                Some((_, false)) => assert_eq!(known, Known::Unknown, "{name}"),
-                None => assert_eq!(known, Known::Absent, "{name}"),
+                Some((_, false)) => assert_eq!(known, KnownObject::Unknown, "{name}"),
+                None => assert_eq!(known, KnownObject::Absent, "{name}"),
             }
         }
         assert_eq!(self.told, expected, "what was told");
     }
 }
 
-fn item_key(name: usize) -> Key {
+fn item_key(name: usize) -> StoreKey {
     key(Some("n"), &name.to_string())
 }
 

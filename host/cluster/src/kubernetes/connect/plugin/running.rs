@@ -17,9 +17,9 @@ const SAID_BYTES: u64 = 1 << 20;
 /// A running program. One thread starts it, reads its output and waits for it, because the program may be bound to end
 /// with the thread that started it.
 #[derive(Default)]
-pub(super) struct Running(Mutex<Option<Child>>);
+pub(super) struct RunningPlugin(Mutex<Option<Child>>);
 
-impl Running {
+impl RunningPlugin {
     /// Runs a program to its end and returns its output. Fails if the program is still running 8 s after its output
     /// ended.
     pub(super) fn run(&self, mut command: Command) -> Result<Vec<u8>, String> {
@@ -61,7 +61,7 @@ impl Running {
 }
 
 /// Kills a program when it is dropped.
-pub(super) struct Bound(pub(super) Arc<Running>);
+pub(super) struct Bound(pub(super) Arc<RunningPlugin>);
 
 impl Drop for Bound {
     fn drop(&mut self) {

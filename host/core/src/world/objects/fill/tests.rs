@@ -9,8 +9,8 @@ use crate::contract::credentials::{
 };
 use crate::contract::decide::{Absence, Form, Need, Wake};
 use crate::contract::objects::{
-    Apply, Credential, Filled, FilledWithin, Hole as Filling, MadeKubeconfig, Manifest, Objects,
-    Ownership,
+    Apply, CredentialRef, Filled, FilledWithin, Hole, MadeKubeconfig, ObjectManifest,
+    ObjectOwnership, ObjectsAnswer,
 };
 use crate::inputs::Found;
 use crate::inputs::kubeconfigs::Kubeconfigs;
@@ -18,7 +18,7 @@ use crate::inputs::secrets::Secrets;
 use crate::kubeconfig::KubeconfigLimits;
 use crate::object::Object;
 use crate::pattern::TemplateData;
-use crate::plan::desired::{Content, Desired};
+use crate::plan::desired::{Desired, KeyContent};
 use crate::policy::{check, manifest};
 use crate::reference::ObjectRef;
 use crate::sample::{agent, guest, hosted, object, objects_manifest, policy, with};
@@ -79,7 +79,7 @@ fn kubeconfigs() -> (Kubeconfigs, SourceView) {
 }
 
 /// The kubeconfig of a role as it is, but for the host of its server.
-fn made(source: &str, host: &str) -> Credential {
+fn made(source: &str, host: &str) -> CredentialRef {
     let proposal = Proposal {
         clusters: vec![ProposedCluster {
             entry: 0,
@@ -109,24 +109,24 @@ fn made(source: &str, host: &str) -> Credential {
         }],
         current_context: "a".to_owned(),
     };
-    Credential::Kubeconfig(MadeKubeconfig {
+    CredentialRef::Kubeconfig(MadeKubeconfig {
         source: source.to_owned(),
         proposal,
     })
 }
 
-fn right() -> Credential {
+fn right() -> CredentialRef {
     made("admin", "api.example.com")
 }
 
-fn part(path: &str, hole: Credential) -> FilledWithin {
+fn part(path: &str, hole: CredentialRef) -> FilledWithin {
     let path = path.to_owned();
     FilledWithin { path, hole }
 }
 
-fn one(content: &Value, holes: Vec<FilledWithin>) -> Manifest {
+fn one(content: &Value, holes: Vec<FilledWithin>) -> ObjectManifest {
     let content = content.to_string();
-    Manifest { content, holes }
+    ObjectManifest { content, holes }
 }
 
 fn named(kind: &str, name: &str) -> Value {
@@ -164,26 +164,26 @@ fn given<T>(run: impl FnOnce(&Lowering<'_>) -> T) -> T {
 }
 
 /// What a Secret with these holes gets, by key; or the reason of the refusal and its message.
-fn filled(holes: Vec<(&str, Filling)>) -> Result<Vec<(String, String)>, (String, String)> {
+fn filled(holes: Vec<(&str, Hole)>) -> Result<Vec<(String, String)>, (String, String)> {
     let holes = holes.into_iter().map(|(path, hole)| Filled {
         path: path.to_owned(),
         hole,
     });
-    let objects = Objects {
+    let objects = ObjectsAnswer {
         apply: vec![Apply {
             object: ObjectRef::local("v1", "Secret", Some("made"), "demo"),
-            ownership: Ownership::Whole,
+            ownership: ObjectOwnership::Whole,
             content: "{}".to_owned(),
             holes: holes.collect(),
         }],
-        ..Objects::default()
+        ..ObjectsAnswer::default()
     };
     given(|given| texts(&objects, objects.lower(given)))
 }
 
 /// The data of the only Secret that an answer was lowered to.
 fn texts(
-    objects: &Objects,
+    objects: &ObjectsAnswer,
     lowered: Result<Vec<Desired<'_>>, Failure>,
 ) -> Result<Vec<(String, String)>, (String, String)> {
     let shown = format!("{lowered:?} {:?}", objects.shown());
@@ -196,7 +196,7 @@ fn texts(
         panic!("{desired:?}");
     };
     let data = whole.data.iter().map(|(key, content)| match content {
-        Content::Hole(hole) => {
+        KeyContent::Hole(hole) => {
             assert!(hole.equals(hole.bytes()) && hole.shares_credential(hole.bytes()));
             assert!(!hole.equals(b"canary") && !hole.shares_credential(b"canary"));
             (
@@ -204,7 +204,7 @@ fn texts(
                 String::from_utf8(hole.bytes().to_vec()).unwrap(),
             )
         }
-        Content::Text(text) => panic!("{text}"),
+        KeyContent::Text(text) => panic!("{text}"),
     });
     Ok(data.collect())
 }
@@ -214,8 +214,8 @@ fn a_kubeconfig_is_made_of_the_one_of_a_granted_role() {
     let (_, view) = kubeconfigs();
     assert_eq!(view.clusters[0].server.host, "api.example.com");
     let holes = vec![
-        (KUBE, Filling::Credential(right())),
-        ("data.copy", Filling::Credential(Credential::Bytes(0))),
+        (KUBE, Hole::Credential(right())),
+        ("data.copy", Hole::Credential(CredentialRef::Bytes(0))),
     ];
     let data = filled(holes).unwrap();
     assert_eq!(data[0], ("copy".to_owned(), "canary of bytes".to_owned()));
@@ -241,18 +241,18 @@ fn no_other_credential_fills_a_hole() {
         ),
         (KUBE, made("absent", "api.example.com"), "UnknownReference"),
         (KUBE, made("admin", "evil.example.com"), "ServerNotGranted"),
-        (KUBE, Credential::Bytes(0), "CredentialNotGranted"),
+        (KUBE, CredentialRef::Bytes(0), "CredentialNotGranted"),
         ("data.copy", right(), "CredentialNotGranted"),
-        ("data.copy", Credential::Bytes(1), "CredentialNotGranted"),
-        ("data.copy", Credential::Bytes(2), "UnknownReference"),
-        (TEXT, Credential::Bytes(0), "CredentialNotGranted"),
+        ("data.copy", CredentialRef::Bytes(1), "CredentialNotGranted"),
+        ("data.copy", CredentialRef::Bytes(2), "UnknownReference"),
+        (TEXT, CredentialRef::Bytes(0), "CredentialNotGranted"),
         (TEXT, right(), "CredentialNotGranted"),
     ] {
         let shown = format!("{path} {hole:?}");
-        let refused = filled(vec![(path, Filling::Credential(hole))]).unwrap_err();
+        let refused = filled(vec![(path, Hole::Credential(hole))]).unwrap_err();
         assert_eq!(refused.0, reason, "{shown}: {}", refused.1);
     }
-    let objects = Filling::Manifests(vec![one(&named("Namespace", "a"), vec![])]);
+    let objects = Hole::Manifests(vec![one(&named("Namespace", "a"), vec![])]);
     for path in [KUBE, "data.copy"] {
         let refused = filled(vec![(path, objects.clone())]).unwrap_err();
         assert_eq!(refused.0, "CredentialNotGranted");
@@ -267,12 +267,12 @@ fn objects_are_one_text_with_bytes_in_the_data_of_secrets() {
         one(
             &secret,
             vec![
-                part("data.a", Credential::Bytes(0)),
+                part("data.a", CredentialRef::Bytes(0)),
                 part(r#"data["k.yaml"]"#, right()),
             ],
         ),
     ];
-    let data = filled(vec![(TEXT, Filling::Manifests(objects))]).unwrap();
+    let data = filled(vec![(TEXT, Hole::Manifests(objects))]).unwrap();
     let text = &data[0].1;
     let (first, second) = text.split_once("---\n").unwrap();
     assert_eq!(
@@ -293,8 +293,8 @@ fn objects_are_one_text_with_bytes_in_the_data_of_secrets() {
 fn what_is_made_counts_once_against_the_limit_of_an_answer() {
     let in_text = one(&named("Secret", "s"), vec![part("data.a", right())]);
     for (path, hole) in [
-        (KUBE, Filling::Credential(right())),
-        (TEXT, Filling::Manifests(vec![in_text])),
+        (KUBE, Hole::Credential(right())),
+        (TEXT, Hole::Manifests(vec![in_text])),
     ] {
         let (used, made) = given(|given| {
             let filled = Filled {
@@ -303,14 +303,14 @@ fn what_is_made_counts_once_against_the_limit_of_an_answer() {
             };
             let rule = &given.policy.writes[0];
             let key = key_of(path).unwrap();
-            let place = Place {
+            let place = HolePlace {
                 name: path,
                 rule: &rule.holes[&key],
                 kubeconfig: rule.kubeconfig.as_ref(),
             };
             let mut filler = Filler::new(given);
             let (content, _) = filler.hole(&filled, place).unwrap();
-            let Content::Hole(made) = content else {
+            let KeyContent::Hole(made) = content else {
                 panic!("no hole");
             };
             (MAX_TEXTS - filler.left, made.bytes().len())
@@ -328,7 +328,7 @@ fn no_other_object_gets_into_a_text() {
         }
         secret
     };
-    let bytes = |path: &str| vec![part(path, Credential::Bytes(0))];
+    let bytes = |path: &str| vec![part(path, CredentialRef::Bytes(0))];
     let filled_with = |credential| one(&named("Secret", "s"), vec![part("data.a", credential)]);
     let labelled = |key: &str, field: &str| json!({"metadata": {"name": "s", field: {key: "x"}}});
     let mut deep = json!("x");
@@ -359,7 +359,7 @@ fn no_other_object_gets_into_a_text() {
         ),
         (one(&json!([]), vec![]), broken),
         (
-            Manifest {
+            ObjectManifest {
                 content: "{".to_owned(),
                 holes: vec![],
             },
@@ -393,8 +393,8 @@ fn no_other_object_gets_into_a_text() {
             one(&named("Secret", "s"), bytes("stringData.a")),
             "CredentialNotGranted",
         ),
-        (filled_with(Credential::Bytes(1)), "CredentialNotGranted"),
-        (filled_with(Credential::Bytes(9)), "UnknownReference"),
+        (filled_with(CredentialRef::Bytes(1)), "CredentialNotGranted"),
+        (filled_with(CredentialRef::Bytes(9)), "UnknownReference"),
         (
             filled_with(made("other", "api.example.com")),
             "CredentialNotGranted",
@@ -418,7 +418,7 @@ fn no_other_object_gets_into_a_text() {
         (one(&secret(json!({"x": wide})), vec![]), broken),
     ] {
         let shown: String = format!("{manifest:?}").chars().take(300).collect();
-        let refused = filled(vec![(TEXT, Filling::Manifests(vec![manifest]))]).unwrap_err();
+        let refused = filled(vec![(TEXT, Hole::Manifests(vec![manifest]))]).unwrap_err();
         assert_eq!(refused.0, reason, "{shown}: {}", refused.1);
         assert!(refused.1.len() < 1_000, "{}", refused.1);
     }
@@ -428,7 +428,7 @@ fn no_other_object_gets_into_a_text() {
 fn a_text_has_up_to_64_objects_each_once() {
     let same = |count: usize| vec![one(&named("Namespace", "a"), vec![]); count];
     for count in [0, 2, 65] {
-        let refused = filled(vec![(TEXT, Filling::Manifests(same(count)))]).unwrap_err();
+        let refused = filled(vec![(TEXT, Hole::Manifests(same(count)))]).unwrap_err();
         assert_eq!(refused.0, "ContractBroken", "{count}: {}", refused.1);
     }
 }

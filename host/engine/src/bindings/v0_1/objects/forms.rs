@@ -3,7 +3,7 @@
 use super::generated::transom::policy::forms as wit;
 use crate::measure::{Lift, Lower};
 use transom_core::contract::decide::{
-    Absence, Age, CertificateRequest, Member, Outcome, Query, RequestContent, Wake,
+    Absence, Age, CertificateRequest, LastOutcome, Member, Query, RequestContent, Wake,
 };
 
 impl Lower {
@@ -37,7 +37,7 @@ impl Lower {
         }
     }
 
-    pub(in crate::bindings) fn outcome(&mut self, outcome: &Outcome) -> wit::Outcome {
+    pub(in crate::bindings) fn outcome(&mut self, outcome: &LastOutcome) -> wit::Outcome {
         wit::Outcome {
             state: self.text(&outcome.state),
             reason: self.text(&outcome.reason),

@@ -3,7 +3,7 @@
 use super::wit_objects as wit;
 use crate::measure::Lift;
 use transom_core::contract::objects::{
-    Credential, Filled, FilledWithin, Hole, MadeKubeconfig, Manifest,
+    CredentialRef, Filled, FilledWithin, Hole, MadeKubeconfig, ObjectManifest,
 };
 
 impl Lift<'_> {
@@ -11,9 +11,9 @@ impl Lift<'_> {
         Filled {
             path: self.text(filled.path),
             hole: match filled.hole {
-                wit::Hole::Bytes(reference) => Hole::Credential(Credential::Bytes(reference)),
+                wit::Hole::Bytes(reference) => Hole::Credential(CredentialRef::Bytes(reference)),
                 wit::Hole::Kubeconfig(made) => {
-                    Hole::Credential(Credential::Kubeconfig(self.made_kubeconfig(made)))
+                    Hole::Credential(CredentialRef::Kubeconfig(self.made_kubeconfig(made)))
                 }
                 wit::Hole::Manifests(all) => Hole::Manifests(self.list(all, Self::manifest)),
             },
@@ -27,15 +27,15 @@ impl Lift<'_> {
         }
     }
 
-    fn manifest(&mut self, manifest: wit::Manifest) -> Manifest {
-        Manifest {
+    fn manifest(&mut self, manifest: wit::Manifest) -> ObjectManifest {
+        ObjectManifest {
             content: self.text(manifest.content),
             holes: self.list(manifest.holes, |lift, filled| FilledWithin {
                 path: lift.text(filled.path),
                 hole: match filled.hole {
-                    wit::HoleWithin::Bytes(reference) => Credential::Bytes(reference),
+                    wit::HoleWithin::Bytes(reference) => CredentialRef::Bytes(reference),
                     wit::HoleWithin::Kubeconfig(made) => {
-                        Credential::Kubeconfig(lift.made_kubeconfig(made))
+                        CredentialRef::Kubeconfig(lift.made_kubeconfig(made))
                     }
                 },
             }),

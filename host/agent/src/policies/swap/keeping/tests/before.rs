@@ -14,7 +14,7 @@ impl Watched {
     async fn new() -> Self {
         let (folder, cluster) = place();
         let builtin = Location::Builtin("kubeconfig".to_owned());
-        let first = builtin.fetch(None, &Gathered::default()).unwrap();
+        let first = builtin.fetch(None, &GatheredComponents::default()).unwrap();
         let second = [&*first.bytes, &[0, 2, 1, b'x']].concat();
         let mut this = Self {
             folder,
@@ -52,7 +52,7 @@ impl Watched {
         format!("cat '{}'", self.file(name))
     }
 
-    fn policies() -> Found {
+    fn policies() -> FoundPolicies {
         with_component(&policy(), "oci:active.example/a:v1")
     }
 
@@ -70,14 +70,14 @@ impl Watched {
         let mut after = self.start(before);
         after.replace(Self::policies());
         let given = tokio::time::timeout(SOON, after.next()).await;
-        let Ok(given @ Given::Restored(_)) = given else {
+        let Ok(given @ JobOutput::Restored(_)) = given else {
             panic!("it waits for the registry of the revision before");
         };
         after.finish(given);
         assert_eq!(works(&after), Some(self.active));
         // Nor do the newest components.
         let given = tokio::time::timeout(SOON, after.next()).await;
-        let Ok(given @ Given::Done(_)) = given else {
+        let Ok(given @ JobOutput::Done(_)) = given else {
             panic!("the newest components wait for the registry of the revision before");
         };
         after.finish(given);
@@ -93,7 +93,7 @@ async fn neither_what_was_active_nor_the_newest_waits_for_the_registry_of_the_re
     watched.started("exec sleep 600").await;
     let mut after = watched.started(&watched.gives("1")).await;
     let given = after.next().await;
-    assert!(matches!(given, Given::Before(_)));
+    assert!(matches!(given, JobOutput::Before(_)));
     after.finish(given);
     assert_eq!(works(&after), Some(watched.active));
     assert!(after.probations.contains_key(&policy()));

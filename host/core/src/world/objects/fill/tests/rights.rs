@@ -30,7 +30,7 @@ fn account(name: &str) -> Value {
 }
 
 /// An object of a text with these fields.
-fn of(kind: &str, fields: &Value) -> Manifest {
+fn of(kind: &str, fields: &Value) -> ObjectManifest {
     let mut content = json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": "demo:agent"}});
     if kind == "RoleBinding" {
         content["metadata"]["namespace"] = json!("demo");
@@ -48,8 +48,8 @@ fn rule(key: &str, value: Value) -> Value {
     json!([rule])
 }
 
-fn text(manifest: Manifest) -> Result<String, (String, String)> {
-    let filled = filled(vec![(TEXT, Filling::Manifests(vec![manifest]))])?;
+fn text(manifest: ObjectManifest) -> Result<String, (String, String)> {
+    let filled = filled(vec![(TEXT, Hole::Manifests(vec![manifest]))])?;
     Ok(filled.into_iter().map(|(_, text)| text).collect())
 }
 

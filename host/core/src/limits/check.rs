@@ -1,6 +1,6 @@
 //! What happens to withheld changes by time and by approval, and what is told of them.
 
-use super::{Ledger, Record, is_limited, of};
+use super::{Ledger, LimitRecord, is_limited, of};
 use crate::digest::Digest;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
@@ -15,7 +15,7 @@ const OFFERS: usize = 16;
 
 /// What is looked at from time to time.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct LimitCheck<'a> {
     /// The policy.
     pub policy: &'a str,
     /// Its limits.
@@ -32,7 +32,7 @@ pub struct Look<'a> {
 
 /// What a look found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Looked {
+pub struct LimitResult {
     /// Primaries to reconcile again: there is room for them.
     pub released: Vec<Arc<ObjectRef>>,
     /// The digest that was approved just now.
@@ -40,7 +40,7 @@ pub struct Looked {
     /// Whether something is withheld, and nothing was at the look before.
     pub reached: bool,
     /// The record to write, because nothing is withheld any more, or what was approved has ended.
-    pub over: Option<Record>,
+    pub over: Option<LimitRecord>,
 }
 
 /// What an approval lets pass.
@@ -52,7 +52,7 @@ pub(super) struct Offer {
 
 impl Ledger {
     /// Looks at the time and at what is approved.
-    pub fn look(&mut self, look: &Look<'_>) -> Looked {
+    pub fn check(&mut self, look: &LimitCheck<'_>) -> LimitResult {
         self.complete |= look.complete;
         self.begin(&look.revision, look.limits);
         let ended = std::mem::take(&mut self.ended);
@@ -73,12 +73,12 @@ impl Ledger {
         let before = self.status.take();
         self.status = self.told(look.policy, look.limits);
         self.offer(self.status.clone().as_ref());
-        Looked {
+        LimitResult {
             released: self.release(look.limits),
             approved,
             reached: self.status.is_some() && before.is_none(),
             over: over
-                .map(|record| Record {
+                .map(|record| LimitRecord {
                     reached: false,
                     ..record
                 })
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     /// Lets so many more pass as an offer says, once.
-    fn approve(&mut self, digest: &str, look: &Look<'_>) -> Option<String> {
+    fn approve(&mut self, digest: &str, look: &LimitCheck<'_>) -> Option<String> {
         let offer = self
             .offers
             .iter()
@@ -108,7 +108,7 @@ impl Ledger {
         now_seconds: i64,
     ) {
         self.begin(revision, limits);
-        let begins = || Record::new(now_seconds, limits.interval_seconds);
+        let begins = || LimitRecord::new(now_seconds, limits.interval_seconds);
         let record = self.record.get_or_insert_with(begins);
         for (kind, more) in more {
             let approved = record.approved.entry(*kind).or_default();
