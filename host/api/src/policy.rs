@@ -165,7 +165,7 @@ pub struct GuestSpec {
     pub settings: Map<String, Value>,
     /// Imports that the guest may use; `log` is the only one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub capabilities: Vec<CapabilitySpec>,
+    pub capabilities: Vec<GuestCapability>,
 }
 
 /// What a guest may import.
@@ -173,7 +173,7 @@ pub struct GuestSpec {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum CapabilitySpec {
+pub enum GuestCapability {
     /// Writing log lines, limited in number and size.
     Log,
 }

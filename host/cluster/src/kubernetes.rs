@@ -28,7 +28,7 @@ mod write;
 pub use access::{Access, Reviews};
 pub use approval::{Approvals, User};
 pub use connect::{ConnectError, ConnectSettings, ConnectionStanding, KubernetesOptions};
-pub use counts::{Purpose, RequestCounts, Verb};
+pub use counts::{Purpose, RequestCounts, RequestVerb};
 pub use events::Events;
 pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
 pub use policy_status::{PolicyStatuses, SeenVersion};

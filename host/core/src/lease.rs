@@ -101,7 +101,7 @@ struct LeaseWrite {
 
 /// The Lease as it was read last.
 #[derive(Clone, Debug)]
-struct SeenLease {
+struct ObservedLease {
     /// `None` when there is no Lease.
     lease: Option<Lease>,
     /// When it was read, in monotonic milliseconds.
@@ -116,7 +116,7 @@ struct SeenLease {
 pub struct Election {
     me: String,
     timing: Timing,
-    seen: Option<SeenLease>,
+    seen: Option<ObservedLease>,
     /// Whether `seen` is known to be out of date.
     stale: bool,
     /// This replica's writes that are in place or may still arrive, in the order in which they were sent.
@@ -159,7 +159,7 @@ impl Election {
         self.attempts
             .retain(|attempt| there(attempt) || attempt.write.version.as_ref() == version);
         self.held = self.attempts.iter().find(|attempt| there(attempt)).cloned();
-        self.seen = Some(SeenLease {
+        self.seen = Some(ObservedLease {
             lease,
             read_ms: now.monotonic_ms,
             changed_ms,

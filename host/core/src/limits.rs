@@ -2,7 +2,7 @@
 //! policy, so that an accident of its inputs or its guests cannot change the whole fleet at once.
 //!
 //! Counts primaries, each once in an interval for each kind of change. Counts from a number that was recorded before
-//! (`Record::reserved`), so that a process that ends can only lose a part of the limit.
+//! (`LimitRecord::reserved`), so that a process that ends can only lose a part of the limit.
 
 mod check;
 mod kinds;

@@ -3,7 +3,7 @@
 
 pub mod declared;
 
-use crate::contract::taints::{ClusterCondition, Effect, ManagedCluster, Status, Taint};
+use crate::contract::taints::{ClusterCondition, ManagedCluster, Status, Taint, TaintEffect};
 use crate::failure::InvalidField;
 use crate::object::Object;
 use crate::object::field::FieldPlace;
@@ -91,7 +91,7 @@ fn taint(place: &FieldPlace<'_>) -> Result<Taint, InvalidField> {
     Ok(Taint {
         key: place.get("key").required_text()?,
         value: place.get("value").text()?.unwrap_or_default(),
-        effect: Effect::parse(&effect.required_text()?)
+        effect: TaintEffect::parse(&effect.required_text()?)
             .ok_or_else(|| effect.not("NoSelect, PreferNoSelect or NoSelectIfNew"))?,
         added_seconds: place.get("timeAdded").time()?,
     })
@@ -158,7 +158,7 @@ mod tests {
         let taint = Taint {
             key: "k".to_owned(),
             value: String::new(),
-            effect: Effect::NoSelect,
+            effect: TaintEffect::NoSelect,
             added_seconds: Some(5),
         };
         assert_eq!(cluster.taints, [taint]);

@@ -31,7 +31,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
 use contention::Contentions;
-use course::{AfterFailure, Hindered};
+use course::{Hindered, StillPlanned};
 use desired::Desired;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -138,7 +138,7 @@ pub fn plan(
         waits: None,
         refused: None,
     };
-    let (mut rest, mut later) = (AfterFailure::All, None);
+    let (mut rest, mut later) = (StillPlanned::All, None);
     for one in desired {
         if !rest.has(wanting, one) {
             rest = rest.after_gap();

@@ -18,7 +18,7 @@ use kinds::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use transom_api::policy::WriteVerb as Granted;
+use transom_api::policy::WriteVerb;
 
 /// Name of the Lease by which replicas elect their leader.
 pub const LEASE: &str = "transom";
@@ -248,7 +248,7 @@ impl Needed<'_> {
         for (index, rule) in ours.filter(|(_, rule)| rule.cluster == connection) {
             match rule.target {
                 Target::Primary => self.patches(policy, index, rule, plan::primary(policy, None)),
-                Target::Others { .. } if rule.verbs.contains(&Granted::Patch) => {
+                Target::Others { .. } if rule.verbs.contains(&WriteVerb::Patch) => {
                     self.patches(policy, index, rule, plan::target(policy, None, rule));
                 }
                 Target::Named { .. } | Target::Others { .. } => self.makes(policy, index, rule),

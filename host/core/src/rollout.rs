@@ -10,6 +10,7 @@ pub mod rest;
 
 use crate::catalogue::Revision;
 use crate::digest::Digest;
+use crate::failure::one_line;
 use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
@@ -235,7 +236,9 @@ fn failed(trial: &Trial) -> Option<CandidateVerdict> {
         if !primaries.is_empty() {
             let (count, all) = (primaries.len(), trial.plan.primaries.total);
             let named = names(primaries.into_iter());
-            let how = how.map(|how| format!(": {how}")).unwrap_or_default();
+            let how = how
+                .map(|how| format!(": {}", one_line(how)))
+                .unwrap_or_default();
             let message =
                 format!("the candidate {what} for {count} of {all} primaries ({named}){how}");
             return Some(CandidateVerdict::Refuse(
@@ -455,6 +458,7 @@ mod tests {
                         message.contains("hosted") || message.contains("/a"),
                         "{message}"
                     );
+                    assert_eq!(trial == &unstable, message.ends_with(": how"), "{message}");
                     format!("{} {} refused", gate.as_str(), reason.as_str())
                 }
             };

@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::policy::{Policy, check, manifest};
 use crate::reference::ObjectRef;
 use crate::report::{self, Reconcile, Report, Schedule, Success};
-use crate::stamp::{MadeFor, Stamp};
+use crate::stamp::{SourceRef, Stamp};
 use crate::work::Key;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ pub(crate) fn target(cluster: &str) -> ObjectRef {
 
 /// The stamp of an object that was made for `clusters/<name>` with a uid.
 pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
-    let source = MadeFor {
+    let source = SourceRef {
         reference: hosted(name),
         uid: uid.to_owned(),
     };

@@ -9,7 +9,7 @@ use transom_api::labels;
 
 /// The primary that an object was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MadeFor {
+pub struct SourceRef {
     /// Which primary.
     #[serde(flatten)]
     pub reference: ObjectRef,
@@ -24,7 +24,7 @@ pub struct Stamp {
     /// Name of the policy.
     pub policy: String,
     /// The primary that it was made for.
-    pub source: MadeFor,
+    pub source: SourceRef,
     /// Digest of the inputs, without credential bytes.
     pub inputs: String,
     /// Digest of the component that decided.
@@ -36,7 +36,7 @@ impl Stamp {
     pub fn of(key: &Key, primary: &Object, inputs: &str, component: &str) -> Self {
         Self {
             policy: key.policy.to_string(),
-            source: MadeFor {
+            source: SourceRef {
                 reference: primary.reference.clone(),
                 uid: primary.uid().to_owned(),
             },
@@ -142,7 +142,7 @@ mod tests {
         );
         Stamp {
             policy: "p".to_owned(),
-            source: MadeFor {
+            source: SourceRef {
                 reference,
                 uid: "u1".to_owned(),
             },

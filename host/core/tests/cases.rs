@@ -12,20 +12,20 @@ use std::sync::Arc;
 use transom_core::contract::AgentFacts;
 use transom_core::contract::decide::Requirement;
 use transom_core::contract::objects::{self, Apply, ObjectsAnswer};
-use transom_core::contract::taints::{Decision, Effect, WantedTaint};
+use transom_core::contract::taints::{Decision, TaintEffect, WantedTaint};
 use transom_core::digest::Digest;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership, OwnershipIndex, Rivals};
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention, Contentions};
-use transom_core::plan::desired::{Desired, KeyContent, UnseenBytes, Whole};
+use transom_core::plan::desired::{Desired, HoleContent, KeyContent, Whole};
 use transom_core::plan::prune::{self, PruneCandidate, Undesired};
 use transom_core::plan::{self, Claimed, Other, Plan, Step, TimeAdded, Wanting};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::Rounds;
-use transom_core::stamp::{MadeFor, Stamp};
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::time;
 use transom_core::work::Key;
 
@@ -218,7 +218,7 @@ fn secrets() {
         let agent = AgentFacts::new("local-cluster", None);
         let stamp = Stamp {
             policy: "external-managed-kubeconfig".to_owned(),
-            source: MadeFor {
+            source: SourceRef {
                 reference: hosted("demo"),
                 uid: "uid-demo".to_owned(),
             },
@@ -289,7 +289,7 @@ impl Document {
     }
 }
 
-impl UnseenBytes for Document {
+impl HoleContent for Document {
     fn bytes(&self) -> &[u8] {
         self.content.as_bytes()
     }
@@ -369,7 +369,7 @@ fn wanted_taint(given: &Value) -> WantedTaint {
     WantedTaint {
         key: text(given, "key").to_owned(),
         value: given["value"].as_str().unwrap_or_default().to_owned(),
-        effect: Effect::parse(text(given, "effect")).unwrap(),
+        effect: TaintEffect::parse(text(given, "effect")).unwrap(),
     }
 }
 

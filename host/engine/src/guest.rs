@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use transom_core::catalogue::guest::GuestFacts as Described;
+use transom_core::catalogue::guest::GuestFacts;
 use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::description::{Description, Role};
 use transom_core::contract::{Context, GuestRefusal, Primary, Problem, Timed};
@@ -35,7 +35,7 @@ pub struct Question<'a> {
     /// The fields of the primary that the guest declared.
     pub primary: &'a Primary,
     /// The guest's description, compiled.
-    pub described: &'a Described,
+    pub described: &'a GuestFacts,
     /// What was found for its needs.
     pub inputs: &'a [Input],
 }

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
-use kube::core::Request;
+use kube::core::{GroupVersionKind, Request};
+use kube::discovery;
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
@@ -91,27 +92,29 @@ impl Cluster {
         self.wait_for_crd(name).await
     }
 
-    /// Waits until a CRD is served.
+    /// Waits until a CRD is established, and the API server names its kind in each served version: it may do so later.
     pub async fn wait_for_crd(&self, name: &str) -> Result<()> {
-        let crds: Api<CustomResourceDefinition> = Api::all(self.objects().client().clone());
-        wait::until(
-            &format!("an established CRD `{name}`"),
-            DEADLINE,
-            async || {
-                let crd = crds
-                    .get(name)
-                    .await
-                    .with_context(|| format!("failed to read the CRD `{name}`"))?;
-                let conditions = crd
-                    .status
-                    .and_then(|status| status.conditions)
-                    .unwrap_or_default();
-                Ok(conditions
-                    .iter()
-                    .any(|it| it.type_ == "Established" && it.status == "True")
-                    .then_some(()))
-            },
-        )
+        let client = self.objects().client().clone();
+        let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+        wait::until(&format!("a served CRD `{name}`"), DEADLINE, async || {
+            let crd = crds
+                .get(name)
+                .await
+                .with_context(|| format!("failed to read the CRD `{name}`"))?;
+            let conditions = crd.status.and_then(|status| status.conditions);
+            let mut conditions = conditions.into_iter().flatten();
+            if !conditions.any(|one| one.type_ == "Established" && one.status == "True") {
+                return Ok(None);
+            }
+            let (group, kind) = (&crd.spec.group, &crd.spec.names.kind);
+            for version in crd.spec.versions.iter().filter(|version| version.served) {
+                let kind = GroupVersionKind::gvk(group, &version.name, kind);
+                if discovery::pinned_kind(&client, &kind).await.is_err() {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        })
         .await
     }
 }

@@ -1,7 +1,9 @@
 //! Arguments for guests: small, plausible, without a credential.
 
 use serde_json::json;
-use transom_core::contract::taints::{ClusterCondition, Effect, ManagedCluster, Status, Taint};
+use transom_core::contract::taints::{
+    ClusterCondition, ManagedCluster, Status, Taint, TaintEffect,
+};
 use transom_core::contract::{AgentFacts, Context, Primary};
 use transom_core::reference::ObjectRef;
 
@@ -44,7 +46,7 @@ pub fn managed_cluster() -> ManagedCluster {
         taints: vec![Taint {
             key: "example.com/mine".to_owned(),
             value: String::new(),
-            effect: Effect::NoSelect,
+            effect: TaintEffect::NoSelect,
             added_seconds: Some(1_793_000_000),
         }],
     }

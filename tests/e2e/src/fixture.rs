@@ -2,7 +2,7 @@
 
 use crate::program;
 use crate::stage::put;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,10 @@ pub fn put_policy(
     if fs::read(&path).ok().as_ref() != Some(&bytes) {
         put(&path, &bytes)?;
     }
+    ensure!(
+        spec.get("guests").is_none() && spec.get("limits").is_none(),
+        "the spec of `{name}` has a guest or limits of its own"
+    );
     spec["guests"] = json!({"decide": {"component": component, "settings": settings}});
     spec["limits"] = program::unlimited();
     let policy = json!({"apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});

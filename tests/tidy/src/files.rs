@@ -184,7 +184,14 @@ pub fn types_of_one_name(sources: &[Source]) -> Vec<String> {
         if !source.is("rs") || source.is_test() || !is_ours(&source.path) {
             continue;
         }
+        let mut in_words = false;
         for line in source.text.lines().take(source.tests_start()) {
+            // An enum whose words a macro makes is indented in it.
+            in_words = line.contains("words! {") || in_words && line != "}";
+            let line = match in_words {
+                true => line.strip_prefix("    ").unwrap_or(line),
+                false => line,
+            };
             if let Some(name) = visible_type(line) {
                 places.entry(name).or_default().push(&source.path);
             }
@@ -443,6 +450,8 @@ mod tests {
             found(&[one, ("host/agent/src/b.rs", "pub enum Plan {\n")]),
             1
         );
+        let words = "transom_api::words! {\n    pub enum Plan {\n    }\n}\n";
+        assert_eq!(found(&[one, ("host/agent/src/b.rs", words)]), 1);
         for other in [
             ("host/agent/src/b.rs", "pub enum Planned {\n"),
             ("host/agent/src/b.rs", "struct Plan;\n"),

@@ -9,7 +9,7 @@ use prometheus::proto::MetricFamily;
 use std::collections::BTreeMap;
 use std::fs;
 use transom_api::State;
-use transom_cluster::kubernetes::{Purpose, Verb};
+use transom_cluster::kubernetes::{Purpose, RequestVerb};
 use transom_core::metrics::{self, Metric};
 
 /// All metrics, in the text format of Prometheus.
@@ -90,7 +90,7 @@ fn used(one: &PolicySnapshot) -> impl Iterator<Item = (Vec<String>, f64)> {
 fn of_servers(servers: &[ServerSnapshot]) -> [MetricFamily; 3] {
     let (mut requests, mut watches) = (Vec::new(), BTreeMap::<_, (u64, usize)>::new());
     for server in servers {
-        let row = |(verb, purpose, count): &(Verb, Purpose, u64)| {
+        let row = |(verb, purpose, count): &(RequestVerb, Purpose, u64)| {
             let labels = labels([&server.name, verb.as_str(), purpose.as_str()]);
             (labels, *count as f64)
         };

@@ -28,13 +28,13 @@ pub(crate) struct GivenFile {
     /// Everything but the case.
     pub(crate) objects: Vec<Value>,
     /// The case, when there is one.
-    pub(crate) case: Option<CaseFacts>,
+    pub(crate) case: Option<CaseSpec>,
 }
 
 /// What is given beside objects: time, facts about the agent, settings and names laid over the policy's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct CaseFacts {
+pub(crate) struct CaseSpec {
     /// The time, as Kubernetes writes it.
     pub(crate) now: Option<String>,
     /// Facts about the agent.

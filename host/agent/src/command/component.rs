@@ -5,7 +5,7 @@ mod grant;
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
 use crate::command::{place, replace_file};
 use crate::output::{CommandEnd, Screen};
-use crate::policies::cases::{CasesFailed, check};
+use crate::policies::cases::{CaseFailure, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -187,7 +187,7 @@ pub(super) fn make(
     ));
     if let Some(role) = found.world {
         let guest = engine.load(&component, role, &found.needs)?;
-        if let Err(CasesFailed::Refused(reason, why)) = check(&engine, &guest, &component) {
+        if let Err(CaseFailure::Refused(reason, why)) = check(&engine, &guest, &component) {
             let reason = reason.as_str();
             screen.warn(format_args!(
                 "no policy would begin to use this component: {reason}: {why}"

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use transom_api::status::UsageStatus;
 use transom_api::{Reason, State};
-use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb, WatchHealth};
+use transom_cluster::kubernetes::{Kubernetes, Purpose, RequestVerb, WatchHealth};
 use transom_core::summary;
 use transom_core::work::Key;
 
@@ -72,7 +72,7 @@ pub(crate) struct ServerSnapshot {
     /// The name of its connection.
     pub(crate) name: String,
     /// How often each verb was used for each purpose, where it was.
-    pub(crate) requests: Vec<(Verb, Purpose, u64)>,
+    pub(crate) requests: Vec<(RequestVerb, Purpose, u64)>,
     /// Its watches.
     pub(crate) watches: Vec<WatchHealth>,
 }
@@ -136,7 +136,7 @@ impl Snapshots for Controller {
 
 fn of_server(server: &Kubernetes) -> ServerSnapshot {
     let counts = server.writer().counts();
-    let uses = Verb::ALL
+    let uses = RequestVerb::ALL
         .into_iter()
         .flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose)));
     let requests = uses.map(|(verb, purpose)| (verb, purpose, counts.of(verb, purpose)));
@@ -269,7 +269,7 @@ pub(crate) mod tests {
             policies: vec![policy],
             servers: vec![ServerSnapshot {
                 name: "hub".to_owned(),
-                requests: vec![(Verb::List, Purpose::Lease, 7)],
+                requests: vec![(RequestVerb::List, Purpose::Lease, 7)],
                 watches: vec![watch("a", 2), watch("b", 4)],
             }],
             primaries: vec![

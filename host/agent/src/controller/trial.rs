@@ -1,5 +1,6 @@
 //! Tries a candidate on the live primaries: an agent of its own on the same connections, which writes, publishes, logs
-//! and counts nothing, reconciles each of them twice; and once more as if it had written what it would write.
+//! and counts nothing, reconciles each of them twice, where the two differ twice more; and once more as if it had
+//! written what it would write.
 
 mod faults;
 mod overlay;
@@ -87,25 +88,30 @@ impl Controller {
             ..(*candidate).clone()
         }));
         let (first, cut) = shadow.0.pass(&self.memory).await;
-        let rehearsed = (!cut).then(|| self.rehearsals.begin());
-        let queue = shadow.0.queue(&policy.name);
-        let queue = queue.filter(|_| rehearsed.is_some());
-        let mut second = None;
-        if let Some(queue) = &queue {
-            second = Some(shadow.0.again(queue, &self.memory, first.keys()).await);
-        }
-        let marks = first.values().filter_map(|tried| tried.account.mark);
-        let mut trial = Trial {
-            expected: Expected::of(shadow.0.clock.now_seconds(), marks),
-            ..self.compare(&policy.name, &first, second.as_ref())
-        };
-        if let Some(((queue, rehearsed), mut second)) = queue.zip(rehearsed.as_ref()).zip(second) {
+        let (mut rehearsed, mut unstable, mut unsettled) = (None, Vec::new(), Vec::new());
+        let mut trial = None;
+        if let Some(queue) = shadow.0.queue(&policy.name).filter(|_| !cut) {
+            let rehearsal = self.rehearsals.begin();
+            let mut second = shadow.0.again(&queue, &self.memory, first.keys()).await;
+            trial = Some(self.compare(&policy.name, &first, Some(&second)));
             let suspects = contradictions(&first, &second);
             second.retain(|key, _| !suspects.contains_key(key));
-            shadow.0.settle(rehearsed, second);
-            trial.unstable = shadow.0.unstable(&queue, &self.memory, &suspects).await;
-            trial.unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
+            shadow.0.settle(&rehearsal, second);
+            rehearsed = Some(rehearsal);
+            unstable = shadow.0.unstable(&queue, &self.memory, &suspects).await;
+            if unstable.is_empty() {
+                unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
+            }
         }
+        let marks = first.values().filter_map(|tried| tried.account.mark);
+        let trial = Trial {
+            expected: Expected::of(shadow.0.clock.now_seconds(), marks),
+            unstable,
+            unsettled,
+            // Those of now: what fails from now on is compared with them.
+            active_faults: faults_in(&self.memory, &policy.name).now.len(),
+            ..trial.unwrap_or_else(|| self.compare(&policy.name, &first, None))
+        };
         (trial, rehearsed)
     }
 
@@ -203,7 +209,6 @@ impl Controller {
         first: &BTreeMap<Key, TriedPrimary>,
         second: Option<&BTreeMap<Key, TriedPrimary>>,
     ) -> Trial {
-        let active_faults = faults_in(&self.memory, policy).now.len();
         // The lock is taken for each, so that the reconciles of the active revision go on.
         let live = |key| {
             let memory = self.memory.lock();
@@ -248,7 +253,7 @@ impl Controller {
             faults,
             unstable: Vec::new(),
             unsettled: Vec::new(),
-            active_faults,
+            active_faults: 0,
             incomplete,
             late: false,
         }

@@ -77,7 +77,7 @@ impl Controller {
             .any(|one| matches!(one, Observation::Readable(_)));
         let goes_on = is_readable || observations.contains(&Observation::Answered);
         if is_readable {
-            self.forget_unchanged();
+            self.restart_sightings();
             // New primaries are expected before one of them is reconciled.
             self.locate_new();
         }
@@ -102,7 +102,7 @@ impl Controller {
                     objects,
                 } = unreadable;
                 if objects.is_empty() {
-                    self.forget_unchanged();
+                    self.restart_sightings();
                 }
                 for object in &objects {
                     self.rehearsals.changed(object, None);
@@ -167,7 +167,7 @@ impl Controller {
     }
 
     /// A watch failed, or is back: nobody knows what changed in between, so nothing counts as unchanged since before.
-    fn forget_unchanged(&self) {
+    fn restart_sightings(&self) {
         let now_seconds = self.clock.now_seconds();
         self.memory.lock().sightings.restart(now_seconds);
     }

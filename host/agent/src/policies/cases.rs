@@ -20,7 +20,7 @@ const MAX_MESSAGE: usize = 300;
 
 /// Which components need not pass their cases, because they did before: the answers depend on their bytes alone.
 #[derive(Clone, Copy)]
-pub(crate) enum CasesPassed<'a> {
+pub(crate) enum PassedCases<'a> {
     /// None.
     Nothing,
     /// Those of the revision that was active when the agent ended.
@@ -29,7 +29,7 @@ pub(crate) enum CasesPassed<'a> {
     All,
 }
 
-impl CasesPassed<'_> {
+impl PassedCases<'_> {
     /// Whether the component with this digest passed.
     pub(super) fn has(self, digest: &str) -> bool {
         match self {
@@ -43,7 +43,7 @@ impl CasesPassed<'_> {
 }
 
 /// Why a component does not pass its cases.
-pub(crate) enum CasesFailed {
+pub(crate) enum CaseFailure {
     /// A case fails, or the cases cannot be read.
     Refused(KnownReason, String),
     /// They take longer than other work should wait.
@@ -54,10 +54,10 @@ pub(crate) enum CasesFailed {
 ///
 /// # Errors
 /// The first case that fails, by name, and the place in the answer that differs, without the values there.
-pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<(), CasesFailed> {
-    let failed = |why: String| CasesFailed::Refused(KnownReason::CasesFailed, why);
+pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<(), CaseFailure> {
+    let failed = |why: String| CaseFailure::Refused(KnownReason::CasesFailed, why);
     let cases = travelling_cases(component)
-        .map_err(|error| CasesFailed::Refused(KnownReason::CasesInvalid, error.to_string()))?;
+        .map_err(|error| CaseFailure::Refused(KnownReason::CasesInvalid, error.to_string()))?;
     let most = if engine.is_hasty() { GRACE } else { MOST };
     let begun = Instant::now();
     for GuestCase {
@@ -68,7 +68,7 @@ pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<
     {
         if begun.elapsed() > most {
             return Err(match engine.is_hasty() {
-                true => CasesFailed::Slow,
+                true => CaseFailure::Slow,
                 false => failed(format!(
                     "its {} cases take longer than {} s",
                     cases.len(),
@@ -89,7 +89,7 @@ pub(crate) fn check(engine: &Engine, guest: &Guest, component: &[u8]) -> Result<
         };
         if let Some(why) = why {
             let why: String = visible(&why).chars().take(MAX_MESSAGE).collect();
-            return Err(CasesFailed::Refused(
+            return Err(CaseFailure::Refused(
                 reason,
                 format!("case `{name}`: {why}"),
             ));

@@ -1,6 +1,6 @@
 //! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
-use crate::policies::cases::CasesPassed;
+use crate::policies::cases::PassedCases;
 use crate::policies::images::Images;
 use crate::policies::kept::{Asker, KeptComponents, NoRoom};
 use crate::policies::load::Inputs;
@@ -230,7 +230,7 @@ impl Components {
                             sources: &this.sources,
                             base: &wanted.base,
                             gathered: &gathered,
-                            passed: CasesPassed::All,
+                            passed: PassedCases::All,
                         };
                         let spec = wanted.verify.as_ref();
                         if spec.is_none_or(|spec| verify::is_signed(spec, &component, inputs)) {
@@ -383,7 +383,7 @@ mod tests {
             sources: &sources,
             base: &wanted.base,
             gathered: &gathered,
-            passed: CasesPassed::All,
+            passed: PassedCases::All,
         };
         let demand = Demand {
             mode: policy.verify.as_ref().unwrap().mode,

@@ -132,7 +132,7 @@ struct SourceFollower {
 impl SourceFollower {
     fn run(mut self, signals: &Receiver<FollowSignal>, tell: &UnboundedSender<SourceChanges>) {
         loop {
-            let changed = self.poll(Instant::now());
+            let changed = self.scan(Instant::now());
             let is_empty = changed.found.is_none() && changed.components.is_empty();
             if (!is_empty && tell.send(changed).is_err()) || !self.wait(signals) {
                 return;
@@ -171,10 +171,10 @@ impl SourceFollower {
     }
 
     /// Looks at everything that is followed, and reads what changed.
-    fn poll(&mut self, now: Instant) -> SourceChanges {
+    fn scan(&mut self, now: Instant) -> SourceChanges {
         let fingerprint = |one: &Location| (one.clone(), one.fingerprint());
         let fingerprints = self.components.iter().map(fingerprint).collect();
-        let mut components = self.fingerprints.poll(now, fingerprints);
+        let mut components = self.fingerprints.update(now, fingerprints);
         // Forgets components that no policy names any more.
         self.fingerprints
             .retain(|one| self.components.contains(one));
@@ -202,7 +202,7 @@ impl SourceFollower {
             let now_there = manifests
                 .iter()
                 .map(|(path, one)| (path.clone(), Some(*one)));
-            changed = self.manifests.poll(now, now_there.collect());
+            changed = self.manifests.update(now, now_there.collect());
         }
         for (path, fingerprint) in &changed {
             match fingerprint {
@@ -288,7 +288,7 @@ mod tests {
 
     /// The manifests of one look: how many policies there are, and how many files may hold one.
     fn counts(follower: &mut SourceFollower, at: Instant) -> Option<(usize, usize)> {
-        follower.poll(at).found.map(|found| {
+        follower.scan(at).found.map(|found| {
             found
                 .map(|found| (found.policies.len(), found.unread.len()))
                 .unwrap()

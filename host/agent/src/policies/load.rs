@@ -1,14 +1,14 @@
 //! From a policy's manifest to compiled guests with accepted settings. A revision that fails anywhere is refused as a
 //! whole.
 
-use super::cases::{self, CasesPassed};
+use super::cases::{self, PassedCases};
 use super::{Written, verify};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 use transom_api::KnownReason;
-use transom_api::policy::{CapabilitySpec, GuestSpec};
+use transom_api::policy::{GuestCapability, GuestSpec};
 use transom_artifacts::signature::Demand;
 use transom_artifacts::{Artifact, Base, FetchError, GatheredComponents, Location, Sources};
 use transom_core::catalogue::guest::GuestFacts;
@@ -86,7 +86,7 @@ pub(crate) struct Inputs<'a> {
     /// What requests gave for what lies in a cluster or a registry.
     pub(crate) gathered: &'a GatheredComponents,
     /// Which components need not pass their own cases again.
-    pub(crate) passed: CasesPassed<'a>,
+    pub(crate) passed: PassedCases<'a>,
 }
 
 /// Checks a manifest, fetches and compiles its guests, and has them check their settings. Reads no cluster.
@@ -102,7 +102,7 @@ pub(crate) fn load(
         sources,
         base: &written.base,
         gathered: &GatheredComponents::default(),
-        passed: CasesPassed::Nothing,
+        passed: PassedCases::Nothing,
     };
     assemble(engine, check(&written.value)?, inputs).map_err(|unloaded| match unloaded {
         Unloaded::Refused(refusal) => refusal,
@@ -262,8 +262,8 @@ impl Load<'_> {
             .map_err(|(reason, why)| refused_at(Gate::Settings, reason, &why))?;
         if !inputs.passed.has(compiled.digest()) {
             cases::check(engine, &compiled, &artifact.bytes).map_err(|failed| match failed {
-                cases::CasesFailed::Slow => Unloaded::Slow,
-                cases::CasesFailed::Refused(reason, why) => {
+                cases::CaseFailure::Slow => Unloaded::Slow,
+                cases::CaseFailure::Refused(reason, why) => {
                     let why = format_args!("component `{at}`: {why}");
                     refused_at(Gate::Cases, reason, &why)
                 }
@@ -281,7 +281,7 @@ impl Load<'_> {
         (at, bytes): (&Location, &[u8]),
     ) -> Result<transom_engine::Guest, Unloaded> {
         let granted = spec.capabilities.iter();
-        let granted = granted.map(|CapabilitySpec::Log| transom_engine::Capability::Log);
+        let granted = granted.map(|GuestCapability::Log| transom_engine::Capability::Log);
         let loaded = self
             .engine
             .load(bytes, built_for, &Capabilities::of(granted));

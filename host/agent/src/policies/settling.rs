@@ -36,7 +36,7 @@ impl<K, M> Default for SettlingFiles<K, M> {
 
 impl<K: Clone + Ord, M: Copy + PartialEq> SettlingFiles<K, M> {
     /// Takes the current fingerprints of files, and returns those that count from now on.
-    pub(super) fn poll(
+    pub(super) fn update(
         &mut self,
         now: Instant,
         mut there: BTreeMap<K, Option<M>>,
@@ -105,7 +105,7 @@ mod tests {
                 .map(|(name, fingerprint)| (*name, Some(*fingerprint)))
                 .collect();
             settling
-                .poll(begun + Duration::from_millis(100) * at, there)
+                .update(begun + Duration::from_millis(100) * at, there)
                 .into_iter()
                 .collect()
         };

@@ -18,7 +18,7 @@ use crate::policies::load::{self, LoadedPolicy};
 use crate::policies::loads::Loads;
 use crate::policies::{Approval, FoundPolicies, PolicySource, Written};
 use crate::telemetry;
-use probation::NewRevision;
+use probation::RunningProbation;
 use rollout::Pending;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) struct Swap {
     /// The policies that are gone, and whose revisions are still kept.
     gone: BTreeSet<Arc<str>>,
     /// The policies whose active revision is new.
-    probations: BTreeMap<Arc<str>, NewRevision>,
+    probations: BTreeMap<Arc<str>, RunningProbation>,
 }
 
 /// The manifests under one name.

@@ -32,7 +32,7 @@ pub(super) enum NextAttempt {
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestFailure {
-    /// The reason; `KindMissing` for everything that is not found. With `Next::Again` that is certain.
+    /// The reason; `KindMissing` for everything that is not found. With `NextAttempt::Again` that is certain.
     pub(super) reason: KnownReason,
     /// One sentence without a full stop.
     pub(super) message: String,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 transom_api::words! {
     /// What a request does.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Verb {
+    pub enum RequestVerb {
         /// Creates an object.
         Create = "create",
         /// Replaces fields of an object that the agent made.
@@ -40,11 +40,11 @@ transom_api::words! {
 
 /// The requests since the start.
 #[derive(Debug, Default)]
-pub struct RequestCounts([[AtomicU64; Verb::ALL.len()]; Purpose::ALL.len()]);
+pub struct RequestCounts([[AtomicU64; RequestVerb::ALL.len()]; Purpose::ALL.len()]);
 
 impl RequestCounts {
     /// Counts one request.
-    pub(super) fn add(&self, verb: Verb, purpose: Purpose) {
+    pub(super) fn add(&self, verb: RequestVerb, purpose: Purpose) {
         if let Some(count) = self
             .0
             .get(purpose as usize)
@@ -55,7 +55,7 @@ impl RequestCounts {
     }
 
     /// The number of requests.
-    pub fn of(&self, verb: Verb, purpose: Purpose) -> u64 {
+    pub fn of(&self, verb: RequestVerb, purpose: Purpose) -> u64 {
         let count = self
             .0
             .get(purpose as usize)
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn counts_each_verb_and_purpose_separately() {
         let counts = RequestCounts::default();
-        for (index, (verb, purpose)) in Verb::ALL
+        for (index, (verb, purpose)) in RequestVerb::ALL
             .into_iter()
             .flat_map(|verb| Purpose::ALL.map(|purpose| (verb, purpose)))
             .enumerate()

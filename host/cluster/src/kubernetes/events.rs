@@ -1,9 +1,9 @@
 //! Warning Events on primary objects. Their rate is limited, and a repeat is counted in the existing Event.
 //! An Event that cannot be written is dropped.
 
-use super::counts::{Purpose, Verb};
+use super::counts::{Purpose, RequestVerb};
 use super::millis;
-use super::send::{RequestRefusal, Sender};
+use super::send::{SendError, Sender};
 use super::write::failure;
 use http::Request;
 use k8s_openapi::api::events::v1::Event;
@@ -79,7 +79,9 @@ impl Events {
             Telling::New => {
                 let name: Arc<str> = self.name(&report.primary).into();
                 let body = event(report, uid, &name, &self.instance);
-                let sent = self.send(Verb::Create, &report.primary, &name, &body).await;
+                let sent = self
+                    .send(RequestVerb::Create, &report.primary, &name, &body)
+                    .await;
                 let written = sent.is_ok().then_some(name);
                 self.warnings.locked().told(&key, reason, written);
                 sent
@@ -87,7 +89,7 @@ impl Events {
             Telling::Again { name, count } => {
                 let series = json!({"series": {"count": count, "lastObservedTime": now()}});
                 let sent = self
-                    .send(Verb::Patch, &report.primary, &name, &series)
+                    .send(RequestVerb::Patch, &report.primary, &name, &series)
                     .await;
                 if sent.is_err() {
                     self.warnings.locked().told(&key, reason, None);
@@ -99,7 +101,7 @@ impl Events {
 
     async fn send(
         &self,
-        verb: Verb,
+        verb: RequestVerb,
         primary: &ObjectRef,
         name: &str,
         body: &Value,
@@ -115,9 +117,9 @@ impl Events {
                 .send(verb, Purpose::Event, &request)
                 .await
                 .map(drop),
-            Err(error) => Err(RequestRefusal::Silent(error.to_string())),
+            Err(error) => Err(SendError::Silent(error.to_string())),
         };
-        let kind = if verb == Verb::Create {
+        let kind = if verb == RequestVerb::Create {
             WriteKind::Create
         } else {
             WriteKind::Patch
@@ -140,12 +142,12 @@ impl Events {
 }
 
 fn request(
-    verb: Verb,
+    verb: RequestVerb,
     target: &ObjectRef,
     body: &Value,
 ) -> Result<Request<Vec<u8>>, kube::core::request::Error> {
     let requests = kube::core::Request::new(Event::url_path(&(), target.namespace.as_deref()));
-    if verb == Verb::Create {
+    if verb == RequestVerb::Create {
         return requests.create(&PostParams::default(), body.to_string().into_bytes());
     }
     requests.patch(&target.name, &PatchParams::default(), &Patch::Merge(body))

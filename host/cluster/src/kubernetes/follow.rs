@@ -2,7 +2,7 @@
 //! A failed request removes no object from the cache.
 
 use super::cause::{Backoff, LONGEST, NextAttempt, RequestFailure, SHORT, watch_seconds};
-use super::counts::{Purpose, Verb};
+use super::counts::{Purpose, RequestVerb};
 use super::decode::{self, Identity, Page, WatchLine};
 use super::shared::SharedConnection;
 use super::store::Item;
@@ -140,7 +140,7 @@ impl Follow {
             None => self.list(&path, &mut progress.page).await?,
         };
         progress.position = Some(from.clone());
-        self.counted(Verb::Watch);
+        self.counted(RequestVerb::Watch);
         let from = (self.part(), from.as_str());
         let mut lines = stream::watch(client, &path, &self.params(), from).await?;
         progress.since = Some(Instant::now());
@@ -148,7 +148,7 @@ impl Follow {
         self.read(&mut lines, progress).await
     }
 
-    fn counted(&self, verb: Verb) {
+    fn counted(&self, verb: RequestVerb) {
         self.shared.counts.add(verb, Purpose::Work);
     }
 
@@ -198,7 +198,7 @@ impl Follow {
         };
         self.shared.begin(self.number);
         loop {
-            self.counted(Verb::List);
+            self.counted(RequestVerb::List);
             // A list that fails after its first page has gaps: it is made anew before its failure is reported.
             let begun = params.continue_token.is_some();
             let later = |cause: RequestFailure| {

@@ -4,7 +4,7 @@
 mod candidate;
 
 use super::Kubernetes;
-use candidate::LeaseCandidate;
+use candidate::LeaderElector;
 use kube::Api;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Leadership {
         };
         let (order, told) = watch::channel(Order::Wait);
         let counts = Arc::clone(kubernetes.writer().counts());
-        let candidate = LeaseCandidate::new(leases, options, &me, counts, tell, told);
+        let candidate = LeaderElector::new(leases, options, &me, counts, tell, told);
         Self {
             leading,
             order,

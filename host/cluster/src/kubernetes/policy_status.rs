@@ -1,9 +1,9 @@
 //! Writes the status of FleetPolicy objects: the newest one, only if it differs, at most once in 5 s for each policy.
 //! Each only to the object as it was observed: a replica that was paused must not overwrite what the next leader wrote.
 
-use super::counts::{Purpose, Verb};
+use super::counts::{Purpose, RequestVerb};
 use super::millis;
-use super::send::{RequestRefusal, Sender};
+use super::send::{SendError, Sender};
 use super::write::failure;
 use http::Request;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -68,7 +68,7 @@ enum Unwritten {
     /// Its object is gone, or another one has its name.
     Gone,
     /// The API server refused.
-    Refused(RequestRefusal),
+    Refused(SendError),
 }
 
 /// Writes the status of the policies of one API server.
@@ -216,12 +216,12 @@ impl PolicyStatuses {
     ) -> Result<(), Unwritten> {
         if let Some(seen) = seen {
             match self.send(policy, seen, status).await {
-                Err(Unwritten::Refused(RequestRefusal::Answered { code: 409, .. })) => {}
+                Err(Unwritten::Refused(SendError::Answered { code: 409, .. })) => {}
                 sent => return sent,
             }
         }
         let same = |now: &SeenVersion| seen.is_none_or(|seen| seen.uid == now.uid);
-        match self.get(policy).await?.filter(same) {
+        match self.list_one(policy).await?.filter(same) {
             Some(now) => self.send(policy, &now, status).await,
             None => Err(Unwritten::Gone),
         }
@@ -233,7 +233,10 @@ impl PolicyStatuses {
         seen: &SeenVersion,
         status: &Value,
     ) -> Result<(), Unwritten> {
-        match self.ask(Verb::Patch, request(policy, seen, status)).await {
+        match self
+            .ask(RequestVerb::Patch, request(policy, seen, status))
+            .await
+        {
             Ok(_) => Ok(()),
             Err(refusal) if failure::is_gone(&refusal) => Err(Unwritten::Gone),
             Err(refusal) => Err(Unwritten::Refused(refusal)),
@@ -241,19 +244,19 @@ impl PolicyStatuses {
     }
 
     /// The object of a policy as it is now. Sends a LIST of the one name, for which the rights of the watch suffice.
-    async fn get(&self, policy: &str) -> Result<Option<SeenVersion>, Unwritten> {
+    async fn list_one(&self, policy: &str) -> Result<Option<SeenVersion>, Unwritten> {
         let one = ListParams::default().fields(&format!("metadata.name={policy}"));
-        let found = self.ask(Verb::List, requests().list(&one)).await;
+        let found = self.ask(RequestVerb::List, requests().list(&one)).await;
         let found = found.map_err(Unwritten::Refused)?;
         Ok(found.pointer("/items/0").and_then(SeenVersion::of))
     }
 
     async fn ask(
         &self,
-        verb: Verb,
+        verb: RequestVerb,
         request: Result<Request<Vec<u8>>, Error>,
-    ) -> Result<Value, RequestRefusal> {
-        let request = request.map_err(|error| RequestRefusal::Silent(error.to_string()))?;
+    ) -> Result<Value, SendError> {
+        let request = request.map_err(|error| SendError::Silent(error.to_string()))?;
         self.sender.send(verb, Purpose::Status, &request).await
     }
 

@@ -1,7 +1,7 @@
 //! Requests single objects and lists of them. Sends no request for a name that could lead to another path.
 
 use super::cause::{NextAttempt, RequestFailure};
-use super::counts::{Purpose, Verb};
+use super::counts::{Purpose, RequestVerb};
 use super::decode::{self, Page};
 use super::follow;
 use super::resources::Unresolved;
@@ -100,7 +100,7 @@ impl SharedConnection {
     async fn list(&self, like: &ObjectRef, params: &ListParams) -> Result<Vec<u8>, ReadFailure> {
         let fail = |cause: RequestFailure| failure(like, &cause.into());
         let path = self.path_of(like).await.map_err(fail)?;
-        self.counts.add(Verb::List, Purpose::Work);
+        self.counts.add(RequestVerb::List, Purpose::Work);
         let answer = page(&self.client, &path, params, RequestedPart::Whole).await;
         let answer = answer.map_err(|cause| {
             // The kind may have been removed since its path was resolved.
@@ -172,7 +172,7 @@ impl SharedConnection {
         };
         let mut objects = Vec::new();
         loop {
-            self.counts.add(Verb::List, Purpose::Work);
+            self.counts.add(RequestVerb::List, Purpose::Work);
             let answer = page(&self.client, &path, &params, RequestedPart::Metadata).await?;
             let bytes = answer.map_err(UnfitAnswer::cause)?;
             let page: Page<'_> =
@@ -190,7 +190,7 @@ impl SharedConnection {
     /// The answer to a GET.
     async fn asked(&self, reference: &ObjectRef) -> Result<Fetched, RequestFailure> {
         let path = self.path_of(reference).await?;
-        self.counts.add(Verb::Get, Purpose::Work);
+        self.counts.add(RequestVerb::Get, Purpose::Work);
         get(&self.client, &path, &reference.name).await
     }
 

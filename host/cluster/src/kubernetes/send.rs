@@ -2,7 +2,7 @@
 //! The caller judges the answer. The Lease and access reviews do not go through here.
 
 use super::cause::RequestFailure;
-use super::counts::{Purpose, RequestCounts, Verb};
+use super::counts::{Purpose, RequestCounts, RequestVerb};
 use super::lease::Leading;
 use super::millis;
 use http::Request;
@@ -26,7 +26,7 @@ const TRIES: usize = 10;
 
 /// Why a request has no result.
 #[derive(Debug)]
-pub(super) enum RequestRefusal {
+pub(super) enum SendError {
     /// The server, or something on the way to it, refused.
     Answered {
         /// The HTTP status.
@@ -42,7 +42,7 @@ pub(super) enum RequestRefusal {
     NotLeading,
 }
 
-impl RequestRefusal {
+impl SendError {
     /// The refusal for an error of kube's client.
     pub(super) fn of(error: kube::Error) -> Self {
         match error {
@@ -128,34 +128,32 @@ impl Sender {
     /// and not for long. After any other failure the request may have taken effect, so it is not sent again.
     pub(super) async fn send(
         &self,
-        verb: Verb,
+        verb: RequestVerb,
         purpose: Purpose,
         request: &Request<Vec<u8>>,
-    ) -> Result<Value, RequestRefusal> {
+    ) -> Result<Value, SendError> {
         let deadline = Instant::now() + DEADLINE;
         let mut refused =
-            RequestRefusal::Silent("the API server has no capacity for the request".to_owned());
+            SendError::Silent("the API server has no capacity for the request".to_owned());
         for _ in 0..TRIES {
             let Some(permit) = self.limiter.enter(deadline).await else {
                 break;
             };
             // Waiting for room may have taken longer than the lease lasts.
             if self.leading.get().is_some_and(|leading| !leading.leads()) {
-                permit.end(RequestRefusal::NotLeading.ending());
-                return Err(RequestRefusal::NotLeading);
+                permit.end(SendError::NotLeading.ending());
+                return Err(SendError::NotLeading);
             }
             self.counts.add(verb, purpose);
             let answer = timeout(self.patience(), self.once(request.clone())).await;
-            let answer = answer.unwrap_or_else(|_| Err(RequestRefusal::late()));
+            let answer = answer.unwrap_or_else(|_| Err(SendError::late()));
             permit.end(
                 answer
                     .as_ref()
-                    .map_or_else(RequestRefusal::ending, |_| RequestEnd::Answered),
+                    .map_or_else(SendError::ending, |_| RequestEnd::Answered),
             );
             match answer {
-                Err(refusal @ RequestRefusal::Answered { code: 429, .. })
-                    if !refusal.of_webhook() =>
-                {
+                Err(refusal @ SendError::Answered { code: 429, .. }) if !refusal.of_webhook() => {
                     refused = refusal;
                 }
                 answer => return answer,
@@ -171,12 +169,12 @@ impl Sender {
             .map_or(TIMEOUT, |leading| leading.left().min(TIMEOUT))
     }
 
-    async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, RequestRefusal> {
+    async fn once(&self, request: Request<Vec<u8>>) -> Result<Value, SendError> {
         let answer = self
             .client
             .send(request.map(Into::into))
             .await
-            .map_err(RequestRefusal::of)?;
+            .map_err(SendError::of)?;
         let code = answer.status();
         let pause = answer
             .headers()
@@ -186,16 +184,16 @@ impl Sender {
             .into_body()
             .collect_bytes()
             .await
-            .map_err(RequestRefusal::of)?;
+            .map_err(SendError::of)?;
         if code.is_success() {
             return serde_json::from_slice(&body)
-                .map_err(|_| RequestRefusal::Silent(RequestFailure::malformed().message));
+                .map_err(|_| SendError::Silent(RequestFailure::malformed().message));
         }
         let status = serde_json::from_slice::<Status>(&body)
             .ok()
             .filter(|status| status.status.is_some());
         let pause_ms = pause.map(|seconds| seconds.saturating_mul(1_000));
-        Err(RequestRefusal::Answered {
+        Err(SendError::Answered {
             code: code.as_u16(),
             status: status.map(Box::new),
             pause_ms,

@@ -1,7 +1,7 @@
 //! Finds out whether a webhook of the cluster sets the times of taints.
 //! A webhook for every kind (Gatekeeper, Kyverno) does not count as one.
 
-use super::counts::{Purpose, Verb};
+use super::counts::{Purpose, RequestVerb};
 use super::send::Sender;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations,
@@ -63,7 +63,10 @@ impl TaintTimes {
         }
         let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
         if let Ok(request) = request.list(&ListParams::default())
-            && let Ok(list) = self.sender.send(Verb::List, Purpose::Work, &request).await
+            && let Ok(list) = self
+                .sender
+                .send(RequestVerb::List, Purpose::Work, &request)
+                .await
             && let Ok(listed) = configurations(list)
         {
             found.names = Some(installed(&listed));

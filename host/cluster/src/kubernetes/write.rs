@@ -11,7 +11,7 @@ use super::events::Events;
 use super::lease::Leading;
 use super::policy_status::PolicyStatuses;
 use super::resources::{Resource, Resources, Unresolved};
-use super::send::{RequestRefusal, Sender, TIMEOUT};
+use super::send::{SendError, Sender, TIMEOUT};
 use super::taint_times::TaintTimes;
 use answer::WebhookChanges;
 use kube::Client;
@@ -235,18 +235,18 @@ impl Writer {
         {
             Ok(Ok(resource)) => Ok(resource),
             Ok(Err(Unresolved::Missing | Unresolved::Elsewhere(_))) => {
-                refused(RequestRefusal::Answered {
+                refused(SendError::Answered {
                     code: 404,
                     status: None,
                     pause_ms: None,
                 })
             }
-            Ok(Err(Unresolved::Failed(error))) => refused(RequestRefusal::of(error)),
-            Err(_) => refused(RequestRefusal::late()),
+            Ok(Err(Unresolved::Failed(error))) => refused(SendError::of(error)),
+            Err(_) => refused(SendError::late()),
         }
     }
 
-    fn refused(&self, step: &Step, refusal: &RequestRefusal) -> WriteFailure {
+    fn refused(&self, step: &Step, refusal: &SendError) -> WriteFailure {
         let target = step.target();
         if failure::of_kind(refusal) {
             self.resources.forget(&target.api_version, &target.kind);

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use transom_api::{KnownReason, State};
-use transom_cluster::kubernetes::{Purpose, SeenVersion, Verb};
+use transom_cluster::kubernetes::{Purpose, RequestVerb, SeenVersion};
 use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
@@ -105,12 +105,12 @@ async fn emits_an_event_on_failure_and_counts_repeats() -> Result<()> {
     let counts = scene.agent.writer().counts();
     assert_eq!(
         (
-            counts.of(Verb::Create, Purpose::Event),
-            counts.of(Verb::Patch, Purpose::Event)
+            counts.of(RequestVerb::Create, Purpose::Event),
+            counts.of(RequestVerb::Patch, Purpose::Event)
         ),
         (2, 2)
     );
-    assert_eq!(counts.of(Verb::Create, Purpose::Work), 1);
+    assert_eq!(counts.of(RequestVerb::Create, Purpose::Work), 1);
 
     let mut kubectl = scene.cluster.kubectl(scene.cluster.admin())?;
     let described = kubectl
@@ -206,7 +206,7 @@ async fn a_policy_status_is_the_newest_and_not_written_twice() -> Result<()> {
             .agent
             .writer()
             .counts()
-            .of(Verb::Patch, Purpose::Status),
+            .of(RequestVerb::Patch, Purpose::Status),
         2,
         "the newest is written, not each"
     );
@@ -281,7 +281,7 @@ async fn a_policy_status_is_written_only_to_the_object_that_was_observed() -> Re
             .agent
             .writer()
             .counts()
-            .of(Verb::List, Purpose::Status)
+            .of(RequestVerb::List, Purpose::Status)
     };
     assert_eq!(lists(), 1, "a conflict is looked at");
 

@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
-use transom_cluster::kubernetes::{Purpose, ServerObservations, Verb};
+use transom_cluster::kubernetes::{Purpose, RequestVerb, ServerObservations};
 use transom_core::observation::Observation;
 use transom_core::policy::selector::Selector;
 use transom_core::projection::Paths;
@@ -387,6 +387,9 @@ async fn waits_for_a_relist_instead_of_reading_directly() -> Result<()> {
             Some(json!("1"))
         );
     }
-    assert_eq!(agent.writer().counts().of(Verb::Get, Purpose::Work), 0);
+    assert_eq!(
+        agent.writer().counts().of(RequestVerb::Get, Purpose::Work),
+        0
+    );
     Ok(())
 }

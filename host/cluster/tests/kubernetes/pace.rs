@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use std::sync::Arc;
 use std::time::Duration;
 use transom_api::KnownReason;
-use transom_cluster::kubernetes::{Kubernetes, Purpose, Verb};
+use transom_cluster::kubernetes::{Kubernetes, Purpose, RequestVerb};
 use transom_test_cluster::{Cluster, Fault, Options, Proxy, wait};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,7 +48,10 @@ async fn completes_all_writes_when_the_server_throttles() -> Result<()> {
         "{written:?}"
     );
     assert!(refused <= 6, "{refused} of 60 were given up");
-    let sent = admin.writer().counts().of(Verb::Create, Purpose::Work);
+    let sent = admin
+        .writer()
+        .counts()
+        .of(RequestVerb::Create, Purpose::Work);
     let pushed = cluster
         .audit()
         .since(mark)?

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use transom_api::KnownReason;
-use transom_core::contract::taints::{Decision, Effect, WantedTaint};
+use transom_core::contract::taints::{Decision, TaintEffect, WantedTaint};
 use transom_core::object::Object;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Step, TimeAdded};
@@ -182,7 +182,7 @@ fn wanted(key: &str) -> WantedTaint {
     WantedTaint {
         key: key.to_owned(),
         value: String::new(),
-        effect: Effect::NoSelect,
+        effect: TaintEffect::NoSelect,
     }
 }
 

@@ -13,7 +13,7 @@ use transom_api::{KnownReason, Reason};
 /// The most bytes of a settings schema.
 const MAX_SCHEMA: usize = 256 * 1024;
 
-/// A loaded guest.
+/// What the catalogue knows of a loaded guest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuestFacts {
     /// Digest of the component: `sha256:<hex>`.

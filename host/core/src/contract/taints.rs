@@ -13,7 +13,7 @@ transom_api::words! {
     /// What a taint does to placement.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize)]
     #[serde(rename_all = "kebab-case")]
-    pub enum Effect {
+    pub enum TaintEffect {
         /// The cluster is not selected.
         #[default]
         NoSelect = "NoSelect",
@@ -24,7 +24,7 @@ transom_api::words! {
     }
 }
 
-impl Effect {
+impl TaintEffect {
     /// The effect that a ManagedCluster names by this word.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.as_str() == word)
@@ -53,7 +53,7 @@ pub struct Taint {
     /// Its value, empty when absent.
     pub value: String,
     /// Its effect.
-    pub effect: Effect,
+    pub effect: TaintEffect,
     /// `timeAdded` in seconds since 1970.
     pub added_seconds: Option<i64>,
 }
@@ -134,7 +134,7 @@ pub struct WantedTaint {
     /// Its value.
     pub value: String,
     /// Its effect.
-    pub effect: Effect,
+    pub effect: TaintEffect,
 }
 
 /// What a taints guest decides.

@@ -13,7 +13,7 @@ use transom_api::status::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 /// How many digests can be approved: the newest ones, so that an approval may lag a little.
 const OFFERS: usize = 16;
 
-/// What is looked at from time to time.
+/// What limits are checked against from time to time.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitCheck<'a> {
     /// The policy.
@@ -30,14 +30,14 @@ pub struct LimitCheck<'a> {
     pub now_seconds: i64,
 }
 
-/// What a look found.
+/// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LimitResult {
     /// Primaries to reconcile again: there is room for them.
     pub released: Vec<Arc<ObjectRef>>,
     /// The digest that was approved just now.
     pub approved: Option<String>,
-    /// Whether something is withheld, and nothing was at the look before.
+    /// Whether something is withheld, and nothing was at the check before.
     pub reached: bool,
     /// The record to write, because nothing is withheld any more, or what was approved has ended.
     pub over: Option<LimitRecord>,
@@ -51,16 +51,18 @@ pub(super) struct Offer {
 }
 
 impl Ledger {
-    /// Looks at the time and at what is approved.
-    pub fn check(&mut self, look: &LimitCheck<'_>) -> LimitResult {
-        self.complete |= look.complete;
-        self.begin(&look.revision, look.limits);
+    /// Checks what the time and what is approved let pass.
+    pub fn check(&mut self, check: &LimitCheck<'_>) -> LimitResult {
+        self.complete |= check.complete;
+        self.begin(&check.revision, check.limits);
         let ended = std::mem::take(&mut self.ended);
         let ended = self.record.clone().filter(|_| ended);
-        self.offer(self.told(look.policy, look.limits).as_ref());
-        let approved = look.approved.and_then(|digest| self.approve(digest, look));
+        self.offer(self.told(check.policy, check.limits).as_ref());
+        let approved = check
+            .approved
+            .and_then(|digest| self.approve(digest, check));
         let reached = self.record.clone().filter(|record| record.reached);
-        self.turn(look.limits, look.now_seconds);
+        self.turn(check.limits, check.now_seconds);
         if let Some(record) = self
             .record
             .as_mut()
@@ -71,10 +73,10 @@ impl Ledger {
         let still = self.record.as_ref().is_some_and(|record| record.reached);
         let over = reached.filter(|_| !still);
         let before = self.status.take();
-        self.status = self.told(look.policy, look.limits);
+        self.status = self.told(check.policy, check.limits);
         self.offer(self.status.clone().as_ref());
         LimitResult {
-            released: self.release(look.limits),
+            released: self.release(check.limits),
             approved,
             reached: self.status.is_some() && before.is_none(),
             over: over
@@ -87,14 +89,19 @@ impl Ledger {
     }
 
     /// Lets so many more pass as an offer says, once.
-    fn approve(&mut self, digest: &str, look: &LimitCheck<'_>) -> Option<String> {
+    fn approve(&mut self, digest: &str, check: &LimitCheck<'_>) -> Option<String> {
         let offer = self
             .offers
             .iter()
             .find(|offer| offer.digest == digest)?
             .clone();
         self.record.as_ref()?;
-        self.let_pass(&offer.more, &look.revision, look.limits, look.now_seconds);
+        self.let_pass(
+            &offer.more,
+            &check.revision,
+            check.limits,
+            check.now_seconds,
+        );
         self.offers.clear();
         Some(offer.digest)
     }

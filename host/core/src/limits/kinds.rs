@@ -2,7 +2,7 @@
 
 use crate::object::Object;
 use crate::plan::Step;
-use crate::plan::effect::{self, Verb};
+use crate::plan::effect::{self, EffectVerb};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::Limited;
@@ -34,13 +34,13 @@ fn of_step(step: &Step, before: &[Arc<Object>]) -> LimitedKinds {
 }
 
 /// The kind of change that an effect is, if it has a limit.
-pub fn kind(verb: Verb) -> Option<Limited> {
+pub fn kind(verb: EffectVerb) -> Option<Limited> {
     match verb {
-        Verb::Created => None,
-        Verb::Updated => Some(Limited::ObjectsChanged),
-        Verb::Deleted => Some(Limited::ObjectsPruned),
-        Verb::Added | Verb::Replaced | Verb::Set => Some(Limited::ElementsAdded),
-        Verb::Removed => Some(Limited::ElementsRemoved),
+        EffectVerb::Created => None,
+        EffectVerb::Updated => Some(Limited::ObjectsChanged),
+        EffectVerb::Deleted => Some(Limited::ObjectsPruned),
+        EffectVerb::Added | EffectVerb::Replaced | EffectVerb::Set => Some(Limited::ElementsAdded),
+        EffectVerb::Removed => Some(Limited::ElementsRemoved),
     }
 }
 

@@ -193,7 +193,7 @@ fn taint(taint: &Taint) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::taints::Effect;
+    use crate::contract::taints::TaintEffect;
     use crate::reference::ObjectRef;
 
     fn read(fields: &[&str]) -> Read {
@@ -320,7 +320,7 @@ mod tests {
             taints: vec![Taint {
                 key: "k".to_owned(),
                 value: String::new(),
-                effect: Effect::NoSelect,
+                effect: TaintEffect::NoSelect,
                 added_seconds: None,
             }],
         };

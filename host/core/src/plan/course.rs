@@ -10,7 +10,7 @@ use transom_api::KnownReason;
 
 /// Which of the later desires are still planned after one failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum AfterFailure {
+pub(super) enum StillPlanned {
     All,
     /// The fields of objects of others, until something else comes.
     FieldsOfOthers,
@@ -21,7 +21,7 @@ pub(super) enum AfterFailure {
     Rights,
 }
 
-impl AfterFailure {
+impl StillPlanned {
     pub(super) fn has(self, wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
         match self {
             Self::All => true,
@@ -45,7 +45,7 @@ pub(super) enum Hindered {
     /// Nothing at all is planned.
     Fails(Failure),
     /// Only these of the later desires are planned.
-    Waits(Failure, AfterFailure),
+    Waits(Failure, StillPlanned),
     /// A removal that may be possible later: all later desires are planned, but the plan does not count as whole.
     Later(Failure),
     /// A removal of an object that is not ours; it holds nothing up.
@@ -64,12 +64,12 @@ pub(super) fn step(
     (one, all): (&Desired<'_>, &[Desired<'_>]),
     contentions: &Contentions,
 ) -> Result<Option<Step>, Hindered> {
-    let removes = |rest: AfterFailure| all.iter().any(|one| rest.has(wanting, one));
+    let removes = |rest: StillPlanned| all.iter().any(|one| rest.has(wanting, one));
     match one {
         Desired::Whole(one) => whole::plan(wanting, one, contentions).map_err(|failure| {
-            match remove::is_kept_from_us(&failure) && removes(AfterFailure::Removals) {
-                true => Hindered::Waits(failure, AfterFailure::Removals),
-                false => hindered(failure, removes(AfterFailure::Rights)),
+            match remove::is_kept_from_us(&failure) && removes(StillPlanned::Removals) {
+                true => Hindered::Waits(failure, StillPlanned::Removals),
+                false => hindered(failure, removes(StillPlanned::Rights)),
             }
         }),
         Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
@@ -79,15 +79,15 @@ pub(super) fn step(
                 contentions.gone(wanting.key, &fields.object);
                 Err(Hindered::Waits(
                     absent(&fields.object),
-                    AfterFailure::Rights,
+                    StillPlanned::Rights,
                 ))
             }
             Err(failure)
                 if is_of_others(one, &wanting.primary.reference) && is_contended(&failure) =>
             {
-                Err(Hindered::Waits(failure, AfterFailure::FieldsOfOthers))
+                Err(Hindered::Waits(failure, StillPlanned::FieldsOfOthers))
             }
-            Err(failure) => Err(hindered(failure, removes(AfterFailure::Rights))),
+            Err(failure) => Err(hindered(failure, removes(StillPlanned::Rights))),
         },
         Desired::Gone(object) => gone(wanting, object, contentions),
         Desired::Finalizer => Ok(finalizer::keep(wanting)),
@@ -130,7 +130,7 @@ fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
         .iter()
         .any(|reason| failure.reason == (*reason).into());
     match is_of_object && takes_rights {
-        true => Hindered::Waits(failure, AfterFailure::Rights),
+        true => Hindered::Waits(failure, StillPlanned::Rights),
         false => Hindered::Fails(failure),
     }
 }

@@ -71,11 +71,11 @@ pub enum KeyContent<'a> {
     /// Plain text.
     Text(String),
     /// Bytes that may hold a credential; they cross as base64.
-    Hole(Box<dyn UnseenBytes + 'a>),
+    Hole(Box<dyn HoleContent + 'a>),
 }
 
 /// Bytes that no guest has seen. Their `Debug` form must not show them.
-pub trait UnseenBytes: fmt::Debug {
+pub trait HoleContent: fmt::Debug {
     /// The bytes to write.
     fn bytes(&self) -> &[u8];
     /// Whether these bytes mean the same; then nothing is written.

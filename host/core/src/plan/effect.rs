@@ -18,7 +18,7 @@ pub(super) const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpd
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Effect {
     /// What happens to it.
-    pub verb: Verb,
+    pub verb: EffectVerb,
     /// Kind of the object.
     pub kind: String,
     /// Path of the field in an object that others made; empty for a whole object.
@@ -31,7 +31,7 @@ transom_api::words! {
     /// What happens to an object, an element or a field.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    pub enum Verb {
+    pub enum EffectVerb {
         /// An object that the policy makes.
         Created = "created",
         /// An object that the policy made, with other content.
@@ -61,15 +61,15 @@ pub fn of(step: &Step, before: Option<&Object>) -> Vec<Effect> {
         }]
     };
     match step {
-        Step::Create { .. } => whole(Verb::Created),
-        Step::Update { .. } => whole(Verb::Updated),
-        Step::Delete { .. } => whole(Verb::Deleted),
+        Step::Create { .. } => whole(EffectVerb::Created),
+        Step::Update { .. } => whole(EffectVerb::Updated),
+        Step::Delete { .. } => whole(EffectVerb::Deleted),
         Step::Patch { fields, .. } => {
             let each = fields.iter().flat_map(|(path, value)| {
                 let there = before.and_then(|before| path::at(&before.body, path));
                 let changed = elements(there, value);
                 let changed = match changed.is_empty() {
-                    true => vec![(Verb::Set, String::new())],
+                    true => vec![(EffectVerb::Set, String::new())],
                     false => changed,
                 };
                 changed.into_iter().map(|(verb, element)| Effect {
@@ -127,7 +127,7 @@ pub(crate) fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
 }
 
 /// The elements that differ, if both values are lists of maps with a key; an absent list is an empty one.
-fn elements(before: Option<&Value>, after: &Value) -> Vec<(Verb, String)> {
+fn elements(before: Option<&Value>, after: &Value) -> Vec<(EffectVerb, String)> {
     let lists = list(before.unwrap_or(&Value::Null)).zip(list(after));
     let Some((before, after)) = lists else {
         return Vec::new();
@@ -140,9 +140,9 @@ fn elements(before: Option<&Value>, after: &Value) -> Vec<(Verb, String)> {
     let (before, after) = (by_key(&before, key), by_key(&after, key));
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let verb = |name: &str| match (before.get(name), after.get(name)) {
-        (None, _) => Some(Verb::Added),
-        (_, None) => Some(Verb::Removed),
-        (one, other) => (one != other).then_some(Verb::Replaced),
+        (None, _) => Some(EffectVerb::Added),
+        (_, None) => Some(EffectVerb::Removed),
+        (one, other) => (one != other).then_some(EffectVerb::Replaced),
     };
     let changed = |name: &&str| Some((verb(name)?, (*name).to_owned()));
     names.into_iter().filter_map(changed).collect()
@@ -247,14 +247,14 @@ mod tests {
                 Step::Create {
                     desired: desired.clone(),
                 },
-                Verb::Created,
+                EffectVerb::Created,
             ),
             (
                 Step::Update {
                     desired,
                     changed: vec!["a".into(), "b".into()],
                 },
-                Verb::Updated,
+                EffectVerb::Updated,
             ),
             (
                 Step::Delete {
@@ -263,7 +263,7 @@ mod tests {
                     uid: String::new(),
                     why: String::new(),
                 },
-                Verb::Deleted,
+                EffectVerb::Deleted,
             ),
         ] {
             let effects = of(&step, None);

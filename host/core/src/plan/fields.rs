@@ -307,7 +307,7 @@ fn field<'a>(want: &'a Map<String, Value>, field: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, WantedTaint};
+    use crate::contract::taints::{Decision, MANAGED_CLUSTER, TaintEffect, WantedTaint};
     use crate::plan::contention::Contention;
     use crate::policy::Policy;
     use crate::sample::{object, planned, policy, taints_manifest};
@@ -323,7 +323,7 @@ mod tests {
         Decision::Own(vec![WantedTaint {
             key: "a/one".to_owned(),
             value: value.to_owned(),
-            effect: Effect::NoSelect,
+            effect: TaintEffect::NoSelect,
         }])
     }
 
@@ -365,7 +365,10 @@ mod tests {
     }
 
     fn wanted() -> impl Strategy<Value = Vec<WantedTaint>> {
-        let effect = prop_oneof![Just(Effect::NoSelect), Just(Effect::PreferNoSelect)];
+        let effect = prop_oneof![
+            Just(TaintEffect::NoSelect),
+            Just(TaintEffect::PreferNoSelect)
+        ];
         let one = |key: &'static str| {
             let taint = (effect.clone(), prop_oneof![Just(""), Just("v")]).prop_map(
                 move |(effect, value)| WantedTaint {

@@ -8,7 +8,7 @@ mod writes;
 pub use beside::Beside;
 pub use writes::{PlannedChange, Writes};
 
-use crate::plan::effect::Verb;
+use crate::plan::effect::EffectVerb;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use counting::{counts, digest, effects, groups, refusals};
@@ -115,7 +115,7 @@ pub struct EffectCount {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub element: String,
     /// What happens to it.
-    pub verb: Verb,
+    pub verb: EffectVerb,
     /// For how many primaries.
     pub primaries: usize,
     /// For how many primaries each field of updated objects differs.
@@ -133,7 +133,7 @@ impl fmt::Display for EffectCount {
 }
 
 /// Writes an effect: the kind, the path and the element as far as there are any, and the verb.
-fn write_effect(f: &mut fmt::Formatter<'_>, words: [&str; 3], verb: Verb) -> fmt::Result {
+fn write_effect(f: &mut fmt::Formatter<'_>, words: [&str; 3], verb: EffectVerb) -> fmt::Result {
     for word in words.into_iter().filter(|word| !word.is_empty()) {
         write!(f, "{word} ")?;
     }

@@ -7,7 +7,7 @@ use crate::policy::{Policy, WriteRule};
 use crate::projection::path::Path;
 use crate::watches::plan;
 use std::collections::BTreeSet;
-use transom_api::policy::WriteVerb as Granted;
+use transom_api::policy::WriteVerb;
 
 impl Needed<'_> {
     /// An object is created by a server-side apply, whose path names it, so that RBAC can limit both `create` and
@@ -83,13 +83,13 @@ impl Needed<'_> {
 }
 
 /// The requests that a granted verb needs.
-fn requests(verb: Granted) -> &'static [Verb] {
+fn requests(verb: WriteVerb) -> &'static [Verb] {
     const CREATE: &[Verb] = &[Verb::Create, Verb::Patch];
     const PATCH: &[Verb] = &[Verb::Patch];
     const DELETE: &[Verb] = &[Verb::Delete];
     match verb {
-        Granted::Create => CREATE,
-        Granted::Update | Granted::Patch | Granted::Release => PATCH,
-        Granted::Delete | Granted::Remove => DELETE,
+        WriteVerb::Create => CREATE,
+        WriteVerb::Update | WriteVerb::Patch | WriteVerb::Release => PATCH,
+        WriteVerb::Delete | WriteVerb::Remove => DELETE,
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a candidate comes to rest when it sees what it wrote.
 
-use crate::plan::effect::Verb;
+use crate::plan::effect::EffectVerb;
 use crate::plan::fleet::Writes;
 use crate::work::Key;
 use std::collections::BTreeMap;
@@ -30,7 +30,11 @@ impl Rest {
         if writes.changes.is_empty() {
             return Pace::AtRest;
         }
-        if writes.changes.iter().any(|one| one.verb == Verb::Deleted) {
+        if writes
+            .changes
+            .iter()
+            .any(|one| one.verb == EffectVerb::Deleted)
+        {
             return Pace::GoesOn;
         }
         let times = self.0.entry(key.clone()).or_default();
@@ -48,8 +52,8 @@ mod tests {
     use crate::plan::fleet::PlannedChange;
     use crate::sample::key;
 
-    fn writes(verbs: &[Verb]) -> Writes {
-        let change = |verb: &Verb| PlannedChange {
+    fn writes(verbs: &[EffectVerb]) -> Writes {
+        let change = |verb: &EffectVerb| PlannedChange {
             kind: "ManifestWork".to_owned(),
             path: String::new(),
             element: String::new(),
@@ -70,7 +74,10 @@ mod tests {
 
     #[test]
     fn what_removes_one_object_after_the_other_is_not_restless() {
-        let removes = [writes(&[Verb::Set, Verb::Deleted]), writes(&[Verb::Set])];
+        let removes = [
+            writes(&[EffectVerb::Set, EffectVerb::Deleted]),
+            writes(&[EffectVerb::Set]),
+        ];
         let mut answers = vec![removes[0].clone(); 50];
         assert_eq!(last(&answers), Pace::GoesOn);
         answers.push(removes[1].clone());
@@ -82,9 +89,9 @@ mod tests {
     #[test]
     fn what_is_taken_back_again_and_again_is_restless() {
         for turns in [
-            vec![Verb::Set],
-            vec![Verb::Added, Verb::Removed],
-            vec![Verb::Created, Verb::Deleted],
+            vec![EffectVerb::Set],
+            vec![EffectVerb::Added, EffectVerb::Removed],
+            vec![EffectVerb::Created, EffectVerb::Deleted],
         ] {
             let answers = turns.iter().cycle().map(|verb| writes(&[*verb]));
             let answers: Vec<_> = answers.take(2 * WRITES + 1).collect();

@@ -5,7 +5,7 @@ use crate::catalogue::guest::GuestFacts;
 use crate::catalogue::{Catalogue, Revision};
 use crate::contract::decide::{Absence, Form, Need, Wake};
 use crate::contract::description::{Description, Read, SuggestedGrant};
-use crate::contract::taints::{Decision, Effect, MANAGED_CLUSTER, WantedTaint};
+use crate::contract::taints::{Decision, MANAGED_CLUSTER, TaintEffect, WantedTaint};
 use crate::inputs::secrets::Secrets;
 use crate::inputs::{self, Found};
 use crate::managed_cluster;
@@ -206,7 +206,7 @@ proptest! {
         let kept = kept(&keep(&revision, MANAGED_CLUSTER.1), &whole);
         let declared = revision.predicate().declared;
         prop_assert_eq!(managed_cluster::view(&kept, declared), managed_cluster::view(&whole, declared));
-        let answer = Decision::Own(vec![WantedTaint { key: "a/two".to_owned(), value: String::new(), effect: Effect::NoSelect }]);
+        let answer = Decision::Own(vec![WantedTaint { key: "a/two".to_owned(), value: String::new(), effect: TaintEffect::NoSelect }]);
         let plan = |primary: &Object| {
             planned(&revision.policy, primary, &answer, TimeAdded::SetByUs(0), (&Contentions::default(), 0))
         };

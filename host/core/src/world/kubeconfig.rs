@@ -7,7 +7,7 @@ use crate::contract::credentials::{Proposal, ProposedCluster};
 use crate::failure::Failure;
 use crate::inputs::kubeconfigs::ReadKubeconfig;
 use crate::kubeconfig::{Assembled, KubeconfigLimits, Terms};
-use crate::plan::desired::{Desired, KeyContent, UnseenBytes, Whole};
+use crate::plan::desired::{Desired, HoleContent, KeyContent, Whole};
 use crate::policy::check::{data_key, pattern};
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Target, WriteRule};
@@ -160,7 +160,7 @@ pub(super) struct Document<'a> {
     pub(super) ends_seconds: Option<i64>,
 }
 
-impl UnseenBytes for Document<'_> {
+impl HoleContent for Document<'_> {
     fn bytes(&self) -> &[u8] {
         self.assembled.to_yaml().as_bytes()
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use transom_core::contract::description::Read;
 use transom_core::contract::taints::{
-    ClusterCondition, Effect, MANAGED_CLUSTER, ManagedCluster, Status, Taint,
+    ClusterCondition, MANAGED_CLUSTER, ManagedCluster, Status, Taint, TaintEffect,
 };
 use transom_core::managed_cluster::declared;
 use transom_core::projection::{Declared, Paths};
@@ -150,7 +150,7 @@ fn record() -> impl Strategy<Value = ManagedCluster> {
     let taint = prop::option::of(0..9_i64).prop_map(|added_seconds| Taint {
         key: "k".to_owned(),
         value: "v".to_owned(),
-        effect: Effect::PreferNoSelect,
+        effect: TaintEffect::PreferNoSelect,
         added_seconds,
     });
     let lists = (pairs(), pairs(), pairs(), vec(taint, 0..3));

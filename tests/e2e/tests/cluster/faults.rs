@@ -145,7 +145,8 @@ fn killed(kills: usize, clusters: usize) -> Result<()> {
         )
         .await?;
         agent.stop()?;
-        stage.finds_all_right(&[POLICIES], &[]).await
+        let first = format!("HostedCluster {CLUSTERS}/{}", name(0));
+        stage.finds_all_right(&[POLICIES], &[&first]).await
     })
 }
 

@@ -100,6 +100,7 @@ fn restores_managed_keys_and_leaves_keys_of_others_alone() -> Result<()> {
         agent.wait_for("HostedCluster clusters/worn", "Applied InSync")?;
         stage.wait_for_right("worn", 6443).await?;
         agent.stop()?;
-        stage.finds_all_right(&words, &[]).await
+        let worn = ["HostedCluster clusters/worn"];
+        stage.finds_all_right(&words, &worn).await
     })
 }

@@ -28,10 +28,6 @@ impl Stage {
     pub(crate) async fn install_crd_of_policies(&self) -> Result<()> {
         self.objects().apply_manifest(CRD).await?;
         self.cluster.wait_for_crd(CRD_NAME).await?;
-        wait::until("the kind FleetPolicy", DEADLINE, async || {
-            Ok(self.api(POLICY, None).await.ok().map(drop))
-        })
-        .await?;
         self.list(POLICY).await.map(drop)
     }
 

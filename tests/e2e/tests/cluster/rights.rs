@@ -198,10 +198,13 @@ impl Stage {
 
     /// The same; these are `verb resource`, with commas between them.
     pub(crate) fn all_used_but(&self, rights: &[Right], since: Mark, these: &str) -> Result<()> {
+        let shown = |right: &Right| format!("{} {}", right.verb, right.resource);
         let these: Vec<&str> = these.split(", ").collect();
-        self.all_used(rights, since, |right| {
-            these.contains(&&*format!("{} {}", right.verb, right.resource))
-        })
+        for one in &these {
+            let is_one = |right: &Right| shown(right) == *one;
+            ensure!(rights.iter().any(is_one), "there is no right to `{one}`");
+        }
+        self.all_used(rights, since, |right| these.contains(&&*shown(right)))
     }
 
     /// The permissions that the agent has not used since a mark.

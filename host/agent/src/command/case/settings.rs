@@ -1,6 +1,6 @@
 //! Lays the settings and names of a case over those of the policy that the case belongs to, and over no other policy's.
 
-use super::CaseFacts;
+use super::CaseSpec;
 use crate::policies::{self, FoundPolicies, PolicySource, Written};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn readable(found: FoundPolicies) -> anyhow::Result<FoundPolicies> {
 }
 
 /// Lays the settings and names of a case over those of a policy, key by key.
-pub(crate) fn lay(policy: &mut Written, case: &CaseFacts) {
+pub(crate) fn lay(policy: &mut Written, case: &CaseSpec) {
     for (place, field, laid) in [
         ("/spec/guests/trigger", "settings", &case.settings.trigger),
         ("/spec/guests/decide", "settings", &case.settings.decide),
@@ -61,7 +61,7 @@ pub(crate) fn lay(policy: &mut Written, case: &CaseFacts) {
 /// When the case has some, and its policy or the source cannot be read.
 pub(crate) fn laid(
     source: PolicySource,
-    case: &CaseFacts,
+    case: &CaseSpec,
     file: &Path,
 ) -> anyhow::Result<PolicySource> {
     if [&case.settings.trigger, &case.settings.decide, &case.names]

@@ -4,7 +4,7 @@
 mod comparison;
 
 use super::update::Came;
-use crate::command::case::{self, AgentSpec, CaseFacts, GivenFile, settings};
+use crate::command::case::{self, AgentSpec, CaseSpec, GivenFile, settings};
 use crate::command::session::Session;
 use crate::controller::{Clock, Controller};
 use crate::policies::components::Components;
@@ -89,7 +89,7 @@ fn read(folder: &Path, name: &str) -> anyhow::Result<GivenFile> {
 async fn start(
     engine: &Engine,
     folder: &Path,
-    case: &CaseFacts,
+    case: &CaseSpec,
     objects: &[Value],
 ) -> anyhow::Result<Session> {
     let mut policies = settings::policies_above(folder)?;

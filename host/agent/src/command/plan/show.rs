@@ -251,7 +251,7 @@ pub(super) fn yaml(data: &Value) -> String {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use transom_core::plan::effect::Verb;
+    use transom_core::plan::effect::EffectVerb;
 
     #[test]
     fn an_effect_is_one_sentence() {
@@ -265,12 +265,15 @@ mod tests {
             more_fields: 0,
         };
         for (effect, expected) in [
-            (of("", "", Verb::Created), "ManagedCluster created"),
+            (of("", "", EffectVerb::Created), "ManagedCluster created"),
             (
-                of("spec.taints", "a/b", Verb::Added),
+                of("spec.taints", "a/b", EffectVerb::Added),
                 "ManagedCluster spec.taints `a/b` added",
             ),
-            (of("spec.x", "", Verb::Set), "ManagedCluster spec.x set"),
+            (
+                of("spec.x", "", EffectVerb::Set),
+                "ManagedCluster spec.x set",
+            ),
         ] {
             assert_eq!(sentence(&effect), expected);
         }

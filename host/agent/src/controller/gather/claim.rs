@@ -129,7 +129,7 @@ impl Reader<'_> {
         }
         let unknown = |one: &Claimed| one.existing.is_none() && !pending(one);
         if !waits || claimed.iter().any(unknown) {
-            let there = self.read_current(targets).await?;
+            let there = self.read_tracked(targets).await?;
             claimed = self.decide(targets, there, others);
         }
         let accounts = &controller.accounts;

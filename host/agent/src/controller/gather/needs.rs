@@ -19,7 +19,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
 /// An object as it was read, and how long ago the agent saw a field of it change.
-type LookedObject = (Option<Arc<Object>>, Option<Freshness>);
+type ObservedObject = (Option<Arc<Object>>, Option<Freshness>);
 
 impl Reader<'_> {
     /// What was found for each need, in their order.
@@ -75,14 +75,14 @@ impl Reader<'_> {
 
     /// The objects of needs, and how long ago a field changed where a need asks for that. Each is registered before it
     /// is read, so that no change is missed meanwhile.
-    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<LookedObject>, Failure> {
+    async fn look_for(&mut self, needs: &[&Need]) -> Result<Vec<ObservedObject>, Failure> {
         let wakes =
             |need: &&&Need| need.wake != Wake::Never || matches!(need.absence, Absence::Wait(_));
         let wakes = needs.iter().filter(wakes);
         let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
         self.depend_on(&wakes);
         let references: Vec<_> = needs.iter().map(|need| need.reference.clone()).collect();
-        let objects = self.look_only(&references).await?;
+        let objects = self.read_untracked(&references).await?;
         let now_seconds = self.controller.clock.now_seconds();
         let mut looked = Vec::with_capacity(objects.len());
         for (need, object) in needs.iter().zip(objects) {
@@ -166,7 +166,7 @@ impl Reader<'_> {
         let mut there = connections.every(&scope, &place.cluster, &question.labels)?;
         there.retain(|one| question.may_have(one));
         question.within(there.len(), most)?;
-        let objects = self.look_only(&there).await?;
+        let objects = self.read_untracked(&there).await?;
         let objects: Vec<_> = objects.into_iter().flatten().collect();
         let found = question.members(objects.iter().map(AsRef::as_ref), most)?;
         let version = found.digest().to_string();

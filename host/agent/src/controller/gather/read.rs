@@ -43,7 +43,7 @@ impl Reader<'_> {
         // What was seen of them for a need stays.
         controller.memory.lock().about_to_read(self.key, objects);
         self.touched.waits_for(objects);
-        let there = self.look_only(objects).await?;
+        let there = self.read_untracked(objects).await?;
         let data = controller.template_data(primary);
         for (object, existing) in objects.iter().zip(&there) {
             controller
@@ -74,7 +74,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         let connected = connections.has(&handover.former.primary.cluster);
-        let dependents = self.read_current(&handover.dependents).await?;
+        let dependents = self.read_tracked(&handover.dependents).await?;
         if let Err(failure) = handover.permit(connected, &dependents) {
             return Ok(Some(failure));
         }
@@ -165,19 +165,20 @@ impl Reader<'_> {
     }
 
     /// Reads objects, in the order of `references`; `None` for an absent one.
-    pub(super) async fn read_current(
+    pub(super) async fn read_tracked(
         &mut self,
         references: &[ObjectRef],
     ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
         self.depend_on(references);
-        let objects = self.look_only(references).await?;
+        let objects = self.read_untracked(references).await?;
         for (reference, object) in references.iter().zip(&objects) {
             self.touched.read(reference, object.as_deref());
         }
         Ok(objects)
     }
 
-    /// Like `look`, but only from what is kept in memory: an object that would have to be requested counts as absent.
+    /// Like `read_tracked`, but only from what is kept in memory: an object that would have to be requested counts as
+    /// absent.
     pub(super) async fn read_cached(
         &mut self,
         references: &[ObjectRef],
@@ -196,8 +197,8 @@ impl Reader<'_> {
         Ok(objects)
     }
 
-    /// Like `look`, but does not record which of their changes trigger a reconcile.
-    pub(super) async fn look_only(
+    /// Like `read_tracked`, but does not record which of their changes trigger a reconcile.
+    pub(super) async fn read_untracked(
         &mut self,
         references: &[ObjectRef],
     ) -> Result<Vec<Option<Arc<Object>>>, Failure> {

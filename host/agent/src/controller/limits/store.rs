@@ -1,7 +1,7 @@
 //! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
 //! only. It holds numbers, no names of objects.
 
-use super::there::{EntryWriter, There};
+use super::there::{LastWriter, There};
 use super::{Controller, KeptPolicy};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -132,8 +132,8 @@ impl Controller {
             };
             match (writer(policy), record) {
                 // The ledger may be ahead of it, and knows for which primaries it counts.
-                (EntryWriter::Nobody, _) => {}
-                (EntryWriter::ThisReplica, Some(record)) => ledger.recorded(record),
+                (LastWriter::Nobody, _) => {}
+                (LastWriter::ThisReplica, Some(record)) => ledger.recorded(record),
                 (_, record) => ledger.found_again(record),
             }
         }

@@ -25,7 +25,7 @@ pub(super) struct There {
 
 /// Who wrote an entry since it was read or written last.
 #[derive(Debug, PartialEq)]
-pub(super) enum EntryWriter {
+pub(super) enum LastWriter {
     Nobody,
     /// This replica, by a write that got no answer.
     ThisReplica,
@@ -87,7 +87,7 @@ impl There {
     }
 
     /// Takes it as it is now. Returns who wrote an entry as it is.
-    pub(super) fn found(&mut self, object: Option<Object>) -> impl Fn(&str) -> EntryWriter + use<> {
+    pub(super) fn found(&mut self, object: Option<Object>) -> impl Fn(&str) -> LastWriter + use<> {
         let (before, unanswered) = (self.data(), self.unanswered.take());
         (self.object, self.known) = (object, true);
         let now = self.data();
@@ -95,9 +95,9 @@ impl There {
             let now = now.get(entry).and_then(Value::as_str);
             let ours = unanswered.as_ref().filter(|(of, _)| of == entry);
             match ours {
-                _ if now == before.get(entry).and_then(Value::as_str) => EntryWriter::Nobody,
-                Some((_, text)) if now == text.as_deref() => EntryWriter::ThisReplica,
-                _ => EntryWriter::Another,
+                _ if now == before.get(entry).and_then(Value::as_str) => LastWriter::Nobody,
+                Some((_, text)) if now == text.as_deref() => LastWriter::ThisReplica,
+                _ => LastWriter::Another,
             }
         }
     }
@@ -129,20 +129,20 @@ mod tests {
         let writer = there.found(with(&[("a", "1"), ("b", "2"), ("c", "2")]));
         let all = ["a", "b", "c", "d"].map(&writer);
         let expected = [
-            EntryWriter::Nobody,
-            EntryWriter::ThisReplica,
-            EntryWriter::Another,
-            EntryWriter::Nobody,
+            LastWriter::Nobody,
+            LastWriter::ThisReplica,
+            LastWriter::Another,
+            LastWriter::Nobody,
         ];
         assert_eq!(all, expected);
         assert_eq!(
             there.found(with(&[]))("b"),
-            EntryWriter::Another,
+            LastWriter::Another,
             "it is gone"
         );
         // Another replica may have led since, and written the same.
         there.unanswered = Some(("b".to_owned(), Some("2".to_owned())));
         there.outdate();
-        assert_eq!(there.found(with(&[("b", "2")]))("b"), EntryWriter::Another);
+        assert_eq!(there.found(with(&[("b", "2")]))("b"), LastWriter::Another);
     }
 }

@@ -9,10 +9,10 @@ use transom_core::share::lock::MutexExt as _;
 
 /// What a candidate would change.
 #[derive(Default)]
-pub(crate) struct Overlay(Mutex<KeptObject>);
+pub(crate) struct Overlay(Mutex<OverlayState>);
 
 #[derive(Default)]
-struct KeptObject {
+struct OverlayState {
     stage: Stage,
     /// The steps to each object since it was last made, replaced or removed.
     steps: HashMap<ObjectRef, Vec<Step>>,
@@ -35,7 +35,7 @@ impl Overlay {
 
     /// Forgets what was kept, shows what is there, and keeps what follows.
     pub(super) fn begin(&self) {
-        *self.0.locked() = KeptObject {
+        *self.0.locked() = OverlayState {
             stage: Stage::Kept,
             steps: HashMap::new(),
         };

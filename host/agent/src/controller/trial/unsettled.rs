@@ -11,7 +11,7 @@ use transom_core::work::Key;
 
 /// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in
 /// memory.
-const WRITTEN: usize = 500;
+pub(super) const WRITTEN: usize = 500;
 /// How often a primary has to be written again and again to count.
 const TWICE: usize = 2;
 /// For how many passes it is waited until all come to rest: those that go on removing are not to blame.

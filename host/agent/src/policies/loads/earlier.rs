@@ -2,7 +2,7 @@
 
 use super::Job;
 use super::run::bug;
-use crate::policies::cases::CasesPassed;
+use crate::policies::cases::PassedCases;
 use crate::policies::components::Components;
 use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::revisions;
@@ -147,7 +147,7 @@ pub(super) fn earlier(
         sources: components.sources(),
         base: &job.wanted.base,
         gathered: &gathered,
-        passed: CasesPassed::All,
+        passed: PassedCases::All,
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     match catch_unwind(AssertUnwindSafe(load)) {

@@ -2,7 +2,7 @@
 
 use super::earlier::{before, earlier, is_watched, restored, watched_before};
 use super::{Job, JobResult, Ran, Restored, Restoring, following};
-use crate::policies::cases::CasesPassed;
+use crate::policies::cases::PassedCases;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::revisions;
@@ -293,7 +293,7 @@ fn load_newest(
         sources: components.sources(),
         base: &job.wanted.base,
         gathered,
-        passed: active.map_or(CasesPassed::Nothing, CasesPassed::Of),
+        passed: active.map_or(PassedCases::Nothing, PassedCases::Of),
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     let refusal = match catch_unwind(AssertUnwindSafe(load)) {

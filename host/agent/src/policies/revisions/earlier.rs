@@ -1,6 +1,6 @@
 //! Restores a kept revision: where its components lay, by which manifests they were pulled, and what bounds it now.
 
-use crate::policies::cases::CasesPassed;
+use crate::policies::cases::PassedCases;
 use crate::policies::components::Components;
 use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::wanted::{Earlier, WantedReads};
@@ -126,7 +126,7 @@ pub(in crate::policies) fn restore(
         sources: components.sources(),
         base: &wanted.base,
         gathered: &gathered,
-        passed: CasesPassed::All,
+        passed: PassedCases::All,
     };
     let loaded = load::assemble(engine, policy, inputs)?;
     match loaded.revision.id() == record.id {

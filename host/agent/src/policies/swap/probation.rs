@@ -13,7 +13,7 @@ use transom_core::rollout::{self, Faults};
 use transom_core::signal::PolicySignal;
 
 /// An active revision that is new.
-pub(super) struct NewRevision {
+pub(super) struct RunningProbation {
     /// The revision before it, which stays loaded.
     pub(super) before: Arc<LoadedPolicy>,
     /// Until when, and how many primaries failed before; `None` until that is observed.
@@ -22,7 +22,7 @@ pub(super) struct NewRevision {
     told: bool,
 }
 
-impl NewRevision {
+impl RunningProbation {
     /// That of the revision that follows this one.
     pub(super) fn after(before: Arc<LoadedPolicy>) -> Self {
         Self {
@@ -80,9 +80,9 @@ impl Swap {
         let active = self.active_by_history(name);
         let kept = active.filter(|active| Some(active.id) == works);
         if let Some(terms) = kept.and_then(|active| active.probation) {
-            let probation = NewRevision {
+            let probation = RunningProbation {
                 terms: Some(terms),
-                ..NewRevision::after(before)
+                ..RunningProbation::after(before)
             };
             self.probations.insert(Arc::clone(name), probation);
         }

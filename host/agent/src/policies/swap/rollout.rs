@@ -1,7 +1,7 @@
 //! Candidates: a new revision of an active policy is tried on the live objects before it becomes active, and waits for
 //! approval where its mode says so.
 
-use super::probation::NewRevision;
+use super::probation::RunningProbation;
 use super::trial::{RunningTrial, UNSTABLE};
 use super::{Newest, Swap};
 use crate::policies::active::{PolicyChanges, Rehearsed};
@@ -247,7 +247,7 @@ impl Swap {
         let other = |before: &Arc<LoadedPolicy>| before.revision.id() != loaded.revision.id();
         if let Some(before) = before.filter(other) {
             self.probations
-                .insert(Arc::clone(name), NewRevision::after(before));
+                .insert(Arc::clone(name), RunningProbation::after(before));
         }
         self.note(name);
         let works = match shadows {

@@ -76,8 +76,7 @@ impl DueTrial {
 
 impl Swap {
     /// The candidates that are to be tried now, as far as there is room beside so many trials. Each counts as running
-    /// until
-    /// [`Swap::tried`].
+    /// until [`Swap::tried`].
     pub(crate) fn due(&mut self, running: usize) -> Vec<DueTrial> {
         let now = Instant::now();
         let room = AT_ONCE.saturating_sub(running);

@@ -3,7 +3,7 @@
 
 use super::{LeaseOptions, Order, Told, Trouble, Until};
 use crate::kubernetes::cause::RequestFailure;
-use crate::kubernetes::counts::{Purpose, RequestCounts, Verb};
+use crate::kubernetes::counts::{Purpose, RequestCounts, RequestVerb};
 use crate::kubernetes::millis;
 use k8s_openapi::api::coordination::v1::{Lease as Body, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use transom_core::lease::{Election, LeaderElectionRecord, Lease, LeaseStep, Now, Write};
 
 /// One candidate and its lease.
-pub(super) struct LeaseCandidate {
+pub(super) struct LeaderElector {
     leases: Api<Body>,
     place: String,
     name: String,
@@ -32,7 +32,7 @@ pub(super) struct LeaseCandidate {
     trouble: Option<Trouble>,
 }
 
-impl LeaseCandidate {
+impl LeaderElector {
     /// A candidate that has not read the Lease yet.
     pub(super) fn new(
         leases: Api<Body>,
@@ -87,7 +87,7 @@ impl LeaseCandidate {
     }
 
     async fn read_lease(&mut self) {
-        self.counts.add(Verb::Get, Purpose::Lease);
+        self.counts.add(RequestVerb::Get, Purpose::Lease);
         let answer = timeout(self.patience, self.leases.get_opt(&self.name)).await;
         let now = self.now();
         match self.cause("read", answer) {
@@ -102,9 +102,9 @@ impl LeaseCandidate {
     /// Replaces the whole Lease by its name. A PUT also creates it, so every right can be bound to the name.
     async fn put(&mut self, write: &Write) {
         let (verb, attempt) = if write.version.is_some() {
-            (Verb::Update, "renew")
+            (RequestVerb::Update, "renew")
         } else {
-            (Verb::Create, "make")
+            (RequestVerb::Create, "make")
         };
         let before = self.body.as_ref().filter(|_| write.version.is_some());
         let body = body_of(&self.name, before, write);

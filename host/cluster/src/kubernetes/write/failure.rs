@@ -1,7 +1,7 @@
 //! Maps a refused write to a reason and a sentence.
 //! For a Secret, drops the server's message, which may quote what was sent; keeps only reasons, paths and names.
 
-use super::super::send::RequestRefusal;
+use super::super::send::SendError;
 use kube::core::Status;
 use kube::core::response::StatusCause;
 use transom_api::KnownReason;
@@ -15,7 +15,7 @@ type Classified = (KnownReason, String);
 const GONE: &str = "it no longer exists";
 
 /// The failure for a refused write.
-pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &RequestRefusal) -> WriteFailure {
+pub(crate) fn of(kind: WriteKind, target: &ObjectRef, refusal: &SendError) -> WriteFailure {
     let (reason, mut why) = classify(kind, target, refusal);
     let said = refusal.message();
     if target.kind != "Secret" && !said.is_empty() && !why.contains(said) {
@@ -49,13 +49,13 @@ pub(crate) fn gone(kind: WriteKind, target: &ObjectRef) -> WriteFailure {
 }
 
 /// Whether the object of a step or its namespace is gone.
-pub(crate) fn is_gone(refusal: &RequestRefusal) -> bool {
-    matches!(refusal, RequestRefusal::Answered { code: 404, .. }) && !of_kind(refusal)
+pub(crate) fn is_gone(refusal: &SendError) -> bool {
+    matches!(refusal, SendError::Answered { code: 404, .. }) && !of_kind(refusal)
 }
 
 /// Whether the server no longer knows the kind: its 404 names no object.
-pub(super) fn of_kind(refusal: &RequestRefusal) -> bool {
-    let RequestRefusal::Answered {
+pub(super) fn of_kind(refusal: &SendError) -> bool {
+    let SendError::Answered {
         code: 404, status, ..
     } = refusal
     else {
@@ -67,15 +67,15 @@ pub(super) fn of_kind(refusal: &RequestRefusal) -> bool {
         .is_none_or(|details| details.name.is_empty())
 }
 
-fn classify(kind: WriteKind, target: &ObjectRef, refusal: &RequestRefusal) -> Classified {
+fn classify(kind: WriteKind, target: &ObjectRef, refusal: &SendError) -> Classified {
     use KnownReason as R;
     let (code, status) = match refusal {
-        RequestRefusal::Silent(why) => return (R::ServerUnavailable, why.clone()),
-        RequestRefusal::NotLeading => {
+        SendError::Silent(why) => return (R::ServerUnavailable, why.clone()),
+        SendError::NotLeading => {
             let why = "another replica is the leader now";
             return (R::NotLeading, why.to_owned());
         }
-        RequestRefusal::Answered { code, status, .. } => (*code, status.as_deref()),
+        SendError::Answered { code, status, .. } => (*code, status.as_deref()),
     };
     if let Some(classified) = status.and_then(by_admission) {
         return classified;
@@ -279,14 +279,14 @@ mod tests {
         ObjectRef::local("v1", kind, Some("n"), "s")
     }
 
-    fn update(kind: &str, refusal: &RequestRefusal) -> WriteFailure {
+    fn update(kind: &str, refusal: &SendError) -> WriteFailure {
         of(WriteKind::Update, &target(kind), refusal)
     }
 
-    fn refusal(code: u16, status: Value) -> RequestRefusal {
+    fn refusal(code: u16, status: Value) -> SendError {
         let mut status = status;
         status["status"] = json!("Failure");
-        RequestRefusal::Answered {
+        SendError::Answered {
             code,
             status: Some(serde_json::from_value(status).unwrap()),
             pause_ms: None,
@@ -295,7 +295,7 @@ mod tests {
 
     /// Every answer that a server may give, with a value wherever the server would quote one.
     #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
-    fn said() -> Vec<(RequestRefusal, KnownReason)> {
+    fn said() -> Vec<(SendError, KnownReason)> {
         use KnownReason as R;
         let cause = |field: &str, reason: &str, message: &str| {
             json!({"name": "s", "kind": "secrets",
@@ -349,7 +349,7 @@ mod tests {
             let status = json!({"message": message, "reason": "X", "details": details});
             (refusal(code, status), word)
         };
-        let no_status = |code| RequestRefusal::Answered {
+        let no_status = |code| SendError::Answered {
             code,
             status: None,
             pause_ms: None,
@@ -358,7 +358,7 @@ mod tests {
             (no_status(502), R::ServerUnavailable),
             (no_status(403), R::WriteForbidden),
             (
-                RequestRefusal::Silent("it cannot be reached".to_owned()),
+                SendError::Silent("it cannot be reached".to_owned()),
                 R::ServerUnavailable,
             ),
         ];

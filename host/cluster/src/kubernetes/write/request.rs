@@ -1,6 +1,6 @@
 //! Builds the one request of a step, with only the fields that the step owns.
 
-use super::super::counts::Verb;
+use super::super::counts::RequestVerb;
 use super::super::resources::Resource;
 use http::Request;
 use kube::Resource as _;
@@ -77,7 +77,7 @@ pub(super) fn of(
     policy: &str,
     part: &WrittenPart<'_>,
     resource: &Resource,
-) -> Result<(Verb, Request<Vec<u8>>), Error> {
+) -> Result<(RequestVerb, Request<Vec<u8>>), Error> {
     let WrittenPart { step, subresource } = part;
     let target = step.target();
     let namespace = target.namespace.as_deref().filter(|_| resource.namespaced);
@@ -96,11 +96,11 @@ pub(super) fn of(
     let name = &target.name;
     Ok(match &**step {
         Step::Create { desired } => (
-            Verb::Create,
+            RequestVerb::Create,
             requests.patch(name, &how, &Patch::Apply(created(desired)))?,
         ),
         Step::Update { desired, changed } => (
-            Verb::Update,
+            RequestVerb::Update,
             requests.patch(name, &how, &Patch::Merge(updated(desired, changed)))?,
         ),
         Step::Patch {
@@ -111,7 +111,7 @@ pub(super) fn of(
                 Some(subresource) => requests.patch_subresource(subresource, name, &how, &patch)?,
                 None => requests.patch(name, &how, &patch)?,
             };
-            (Verb::Patch, request)
+            (RequestVerb::Patch, request)
         }
         Step::Delete { version, uid, .. } => {
             let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
@@ -120,7 +120,7 @@ pub(super) fn of(
                 uid,
             };
             (
-                Verb::Delete,
+                RequestVerb::Delete,
                 requests.delete(name, &DeleteParams::default().preconditions(conditions))?,
             )
         }

@@ -10,7 +10,7 @@ use crate::plan::{self, Claimed, Feasible, Step, TimeAdded};
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
 use crate::sample::{agent, object, objects_manifest, policy, with};
-use crate::stamp::MadeFor;
+use crate::stamp::SourceRef;
 use crate::work::Key;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ fn all(
         others: &[],
         stamp: &Stamp {
             policy: policy.name.to_string(),
-            source: MadeFor {
+            source: SourceRef {
                 reference: primary.reference.clone(),
                 uid: "u".to_owned(),
             },

@@ -8,7 +8,7 @@ use crate::managed_keys;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::desired::Open;
-use crate::plan::effect::{self, Effect, KEYS, TIMES, Verb};
+use crate::plan::effect::{self, Effect, EffectVerb, KEYS, TIMES};
 use crate::projection::path;
 use crate::time::parse_rfc3339;
 use base64::Engine as _;
@@ -36,7 +36,7 @@ pub struct PlannedChange {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub element: String,
     /// What happens to it.
-    pub verb: Verb,
+    pub verb: EffectVerb,
     /// The fields of an updated object that differ: paths, and below a kubeconfig its parts, such as
     /// `data.kubeconfig.server`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -7,7 +7,7 @@ use crate::contract::objects::{Apply, CredentialRef, Filled, Hole, MadeKubeconfi
 use crate::failure::Failure;
 use crate::inputs::secrets::HeldSecret;
 use crate::pattern::TemplateData;
-use crate::plan::desired::{KeyContent, UnseenBytes};
+use crate::plan::desired::{HoleContent, KeyContent};
 use crate::policy::{HoleRule, WriteRule};
 use crate::projection::path;
 use crate::reference::is_secret;
@@ -257,7 +257,7 @@ impl FilledPart<'_> {
     }
 }
 
-impl UnseenBytes for FilledPart<'_> {
+impl HoleContent for FilledPart<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Copied(held) => &held.bytes,
@@ -296,7 +296,7 @@ impl fmt::Debug for Text {
     }
 }
 
-impl UnseenBytes for Text {
+impl HoleContent for Text {
     fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }

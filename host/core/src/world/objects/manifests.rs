@@ -7,7 +7,7 @@ use crate::contract::objects::{FilledWithin, MAX_OBJECTS, MAX_TEXT, ObjectManife
 use crate::document::emit;
 use crate::failure::Failure;
 use crate::pattern::TemplateData;
-use crate::plan::desired::UnseenBytes as _;
+use crate::plan::desired::HoleContent as _;
 use crate::policy::rbac;
 use crate::policy::values::ValueRule;
 use crate::projection::path;

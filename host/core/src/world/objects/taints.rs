@@ -3,7 +3,7 @@
 
 use super::Checked;
 use crate::contract::objects::Apply;
-use crate::contract::taints::{Effect, WantedTaint};
+use crate::contract::taints::{TaintEffect, WantedTaint};
 use crate::failure::Failure;
 use crate::managed_cluster::TAINTS_FIELD;
 use crate::plan::desired::Field;
@@ -103,7 +103,7 @@ fn wanted(taint: &Value) -> Option<WantedTaint> {
             None | Some(Value::Null) => String::new(),
             Some(value) => value.as_str()?.to_owned(),
         },
-        effect: Effect::parse(text(map, "effect")?)?,
+        effect: TaintEffect::parse(text(map, "effect")?)?,
     })
 }
 
@@ -114,7 +114,7 @@ fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use crate::contract::objects::{Apply, ObjectOwnership, ObjectsAnswer};
-    use crate::contract::taints::{Decision, Effect, WantedTaint};
+    use crate::contract::taints::{Decision, TaintEffect, WantedTaint};
     use crate::failure::Failure;
     use crate::object::Object;
     use crate::plan::contention::Contentions;
@@ -178,12 +178,12 @@ mod tests {
         };
         let answers = [
             (json!(null), Vec::new()),
-            (json!([one]), vec![want("a/one", "", Effect::NoSelect)]),
+            (json!([one]), vec![want("a/one", "", TaintEffect::NoSelect)]),
             (
                 json!([{"key": "a/two", "effect": "PreferNoSelect", "value": null}, valued]),
                 vec![
-                    want("a/two", "", Effect::PreferNoSelect),
-                    want("a/one", "x", Effect::NoSelect),
+                    want("a/two", "", TaintEffect::PreferNoSelect),
+                    want("a/one", "x", TaintEffect::NoSelect),
                 ],
             ),
         ];

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use transom_core::contract::description::Read;
 use transom_core::contract::taints::{
-    ClusterCondition, Decision, Effect, ManagedCluster, Status, Taint, WantedTaint,
+    ClusterCondition, Decision, ManagedCluster, Status, Taint, TaintEffect, WantedTaint,
 };
 use transom_core::contract::{Context, GuestRefusal, Timed};
 use transom_core::failure::Failure;
@@ -160,9 +160,9 @@ impl Lower {
             key: self.text(&taint.key),
             value: self.text(&taint.value),
             effect: match taint.effect {
-                Effect::NoSelect => wit_taints::Effect::NoSelect,
-                Effect::PreferNoSelect => wit_taints::Effect::PreferNoSelect,
-                Effect::NoSelectIfNew => wit_taints::Effect::NoSelectIfNew,
+                TaintEffect::NoSelect => wit_taints::Effect::NoSelect,
+                TaintEffect::PreferNoSelect => wit_taints::Effect::PreferNoSelect,
+                TaintEffect::NoSelectIfNew => wit_taints::Effect::NoSelectIfNew,
             },
             added_seconds: taint.added_seconds,
         }
@@ -185,9 +185,9 @@ impl Lift<'_> {
             key: self.text(wanted.key),
             value: self.text(wanted.value),
             effect: match wanted.effect {
-                wit_taints::Effect::NoSelect => Effect::NoSelect,
-                wit_taints::Effect::PreferNoSelect => Effect::PreferNoSelect,
-                wit_taints::Effect::NoSelectIfNew => Effect::NoSelectIfNew,
+                wit_taints::Effect::NoSelect => TaintEffect::NoSelect,
+                wit_taints::Effect::PreferNoSelect => TaintEffect::PreferNoSelect,
+                wit_taints::Effect::NoSelectIfNew => TaintEffect::NoSelectIfNew,
             },
         }
     }

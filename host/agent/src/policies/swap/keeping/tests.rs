@@ -5,7 +5,7 @@ mod before;
 use super::*;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
-use crate::policies::kept::KeptComponents as Cache;
+use crate::policies::kept::KeptComponents;
 use crate::policies::loads::{JobOutput, Loads};
 use crate::policies::{BUILTIN, FoundPolicies};
 use serde_json::json;
@@ -104,11 +104,11 @@ async fn keep(swap: &mut Swap, note: Note) -> PolicyChanges {
 
 /// An agent whose registries are asked by this script of the shell; what the script does not print is not there.
 fn asking(cluster: &Arc<dyn Cluster>, script: &str) -> Swap {
-    asking_with(cluster, script, Cache::default())
+    asking_with(cluster, script, KeptComponents::default())
 }
 
 /// The same with a cache of components.
-fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: Cache) -> Swap {
+fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: KeptComponents) -> Swap {
     let engine = Engine::new(EngineOptions::default()).unwrap();
     let words = ["sh", "-c", script].map(Into::into).to_vec();
     let components = Components::new(&"builtin,oci:*".parse().unwrap())
@@ -249,7 +249,7 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
         if !has_origins {
             std::fs::remove_dir_all(cache.path().join("origins")).unwrap();
         }
-        let mut after = asking_with(&cluster, script, Cache::new(Some(cache.path())));
+        let mut after = asking_with(&cluster, script, KeptComponents::new(Some(cache.path())));
         after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
         let given = tokio::time::timeout(SOON, after.next()).await;
         let Ok(given @ JobOutput::Restored(_)) = given else {
