@@ -19,16 +19,16 @@ pub fn put_policy(
     settings: &Value,
     mut spec: Value,
 ) -> Result<PathBuf> {
+    ensure!(
+        spec.get("guests").is_none() && spec.get("limits").is_none(),
+        "the spec of `{name}` has a guest or limits of its own"
+    );
     let (component, bytes) = (format!("{fixture}.wasm"), program::component(fixture)?);
     let path = folder.join(&component);
     // What is the same is not written again: an agent may be running.
     if fs::read(&path).ok().as_ref() != Some(&bytes) {
         put(&path, &bytes)?;
     }
-    ensure!(
-        spec.get("guests").is_none() && spec.get("limits").is_none(),
-        "the spec of `{name}` has a guest or limits of its own"
-    );
     spec["guests"] = json!({"decide": {"component": component, "settings": settings}});
     spec["limits"] = program::unlimited();
     let policy = json!({"apiVersion": "transom.dev/v1alpha1", "kind": "FleetPolicy", "metadata": {"name": name}, "spec": spec});

@@ -3,8 +3,9 @@
 use anyhow::{Context as _, Result};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use transom_core::share::lock::MutexExt as _;
 
 /// The deadline for one response.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -68,7 +69,7 @@ impl Meter {
     /// # Errors
     /// As for [`get`].
     pub fn metric(&self, name: &str, holding: &str) -> Result<f64> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.locked();
         if last.as_ref().is_none_or(|(at, _)| at.elapsed() > OLD) {
             *last = Some((Instant::now(), get(self.admin, "/metrics")?.body));
         }

@@ -16,6 +16,8 @@ const MODULES: [&str; 9] = [
     "consts",
     "misc",
 ];
+/// The keywords that declare a type.
+const TYPE_WORDS: [&str; 4] = ["struct", "enum", "trait", "type"];
 /// Forbidden endings of types.
 const TYPES: [&str; 4] = ["Manager", "Helper", "Helpers", "Utils"];
 /// The only files that may loosen the lint `unsafe_code`: the allocator of guests, deserialising compiled code, and the
@@ -146,18 +148,13 @@ pub fn names(source: &Source) -> Option<String> {
         .text
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));
-    code.filter_map(|line| {
-        let words = line.split(|char: char| !(char.is_alphanumeric() || char == '_'));
-        let mut words = words.skip_while(|word| ["", "pub", "crate", "super"].contains(word));
-        let (keyword, name) = (words.next()?, words.next()?);
-        Some((keyword, name))
-    })
-    .find(|(keyword, name)| match *keyword {
-        "mod" => MODULES.contains(name),
-        "struct" | "enum" | "trait" | "type" => TYPES.iter().any(|end| name.ends_with(end)),
-        _ => false,
-    })
-    .map(|(_, name)| vague(name))
+    code.filter_map(declared)
+        .find(|(keyword, name)| match *keyword {
+            "mod" => MODULES.contains(name),
+            keyword if TYPE_WORDS.contains(&keyword) => TYPES.iter().any(|end| name.ends_with(end)),
+            _ => false,
+        })
+        .map(|(_, name)| vague(name))
 }
 
 /// Comments can be read without scrolling.
@@ -207,19 +204,20 @@ pub fn types_of_one_name(sources: &[Source]) -> Vec<String> {
 
 /// The name of a type that other modules see, if the line declares one at the top of a file.
 fn visible_type(line: &str) -> Option<&str> {
-    let rest = line.strip_prefix("pub")?;
-    let rest = match rest.strip_prefix('(') {
-        Some(scope) => scope.split_once(')')?.1,
-        None => rest,
+    let (keyword, name) = declared(line).filter(|_| line.starts_with("pub"))?;
+    TYPE_WORDS.contains(&keyword).then_some(name)
+}
+
+/// The keyword and the name of what a line declares, whoever sees it.
+fn declared(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start();
+    let rest = match line.strip_prefix("pub(") {
+        Some(scoped) => scoped.split_once(')')?.1,
+        None => line,
     };
-    let mut words = rest.split_whitespace();
-    let keyword = words.next()?;
-    ["struct", "enum", "trait", "type"]
-        .contains(&keyword)
-        .then_some(())?;
-    let name = words.next()?;
-    let end = name.find(|char: char| !char.is_alphanumeric());
-    name.get(..end.unwrap_or(name.len()))
+    let words = rest.split(|char: char| !(char.is_alphanumeric() || char == '_'));
+    let mut words = words.skip_while(|word| ["", "pub", "crate", "super"].contains(word));
+    Some((words.next()?, words.next()?))
 }
 
 /// Words that may stand only in some places: `unsafe_code`, sleeping in tests, reasons in what the controller does. The

@@ -46,6 +46,8 @@ use unstable::contradictions;
 const THREADS: usize = 2;
 /// How many reconciles of a trial run at once.
 const AT_ONCE: usize = 8;
+/// For how many primaries a candidate is asked beyond the first two passes: what it writes is in memory.
+const ASKED_AGAIN: usize = 500;
 /// How often the faults are counted.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -88,30 +90,27 @@ impl Controller {
             ..(*candidate).clone()
         }));
         let (first, cut) = shadow.0.pass(&self.memory).await;
-        let (mut rehearsed, mut unstable, mut unsettled) = (None, Vec::new(), Vec::new());
-        let mut trial = None;
-        if let Some(queue) = shadow.0.queue(&policy.name).filter(|_| !cut) {
-            let rehearsal = self.rehearsals.begin();
-            let mut second = shadow.0.again(&queue, &self.memory, first.keys()).await;
-            trial = Some(self.compare(&policy.name, &first, Some(&second)));
-            let suspects = contradictions(&first, &second);
-            second.retain(|key, _| !suspects.contains_key(key));
-            shadow.0.settle(&rehearsal, second);
-            rehearsed = Some(rehearsal);
-            unstable = shadow.0.unstable(&queue, &self.memory, &suspects).await;
-            if unstable.is_empty() {
-                unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
+        let queue = shadow.0.queue(&policy.name).filter(|_| !cut);
+        let (mut trial, rehearsed) = match queue {
+            None => (self.compare(&policy.name, &first, None), None),
+            Some(queue) => {
+                let rehearsed = self.rehearsals.begin();
+                let mut second = shadow.0.again(&queue, &self.memory, first.keys()).await;
+                let mut trial = self.compare(&policy.name, &first, Some(&second));
+                let suspects = contradictions(&first, &second);
+                second.retain(|key, _| !suspects.contains_key(key));
+                shadow.0.settle(&rehearsed, second);
+                trial.unstable = shadow.0.unstable(&queue, &self.memory, &suspects).await;
+                if trial.unstable.is_empty() {
+                    trial.unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
+                }
+                (trial, Some(rehearsed))
             }
-        }
-        let marks = first.values().filter_map(|tried| tried.account.mark);
-        let trial = Trial {
-            expected: Expected::of(shadow.0.clock.now_seconds(), marks),
-            unstable,
-            unsettled,
-            // Those of now: what fails from now on is compared with them.
-            active_faults: faults_in(&self.memory, &policy.name).now.len(),
-            ..trial.unwrap_or_else(|| self.compare(&policy.name, &first, None))
         };
+        let marks = first.values().filter_map(|tried| tried.account.mark);
+        trial.expected = Expected::of(shadow.0.clock.now_seconds(), marks);
+        // Those of now: what fails from now on is compared with them.
+        trial.active_faults = faults_in(&self.memory, &policy.name).now.len();
         (trial, rehearsed)
     }
 

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::size::Size;
 use transom_test_cluster::wait;
 
@@ -63,7 +64,7 @@ impl Hosting {
             7 => return false,
             _ => return true,
         }
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = taken.locked();
         let count = taken.entry((name.to_owned(), way)).or_default();
         *count += 1;
         *count <= TAKEN

@@ -13,12 +13,13 @@ use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::agent::Agent;
 use transom_e2e::http::Meter;
 use transom_e2e::load::UNREACHABLE;
@@ -215,10 +216,7 @@ impl Place for Server<'_> {
 
     fn put_revision(&self, policy: &str, component: Component<'_>, spec: &Value) -> Result<()> {
         let name = format!("{policy}-{}", component.version);
-        let mut components = self
-            .components
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut components = self.components.locked();
         if components.insert(name.clone()) {
             self.wait(self.stage.put_component(&name, component.bytes))?;
         }
@@ -301,7 +299,7 @@ impl Place for Server<'_> {
         self.wait(self.versions(over, &mut |secret| {
             let namespace = secret.metadata.namespace.clone().unwrap_or_default();
             each(&namespace, &manifest(secret)?)?;
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = self.seen.locked();
             *seen.entry(namespace).or_default() += 1;
             Ok(())
         }))
@@ -330,7 +328,7 @@ impl Place for Server<'_> {
                 _ => {}
             }
         }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.locked();
         ensure!(
             counted == *seen,
             "writes of each secret: {counted:?}, versions of each: {seen:?}"

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::program;
 use transom_test_cluster::{Cluster, Line, Mark, Objects, Options, User, wait};
 
@@ -97,7 +98,7 @@ impl Drop for Turn {
 
 impl Pool {
     fn state(&self) -> MutexGuard<'_, (Vec<(Stage, Runtime)>, usize)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 }
 

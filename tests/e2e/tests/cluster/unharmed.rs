@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use transom_core::rights::LIMITS;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::canary::Canaries;
 use transom_test_cluster::{Line, Mark, Target, User};
 
@@ -136,7 +137,7 @@ impl Guard {
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.locked()
     }
 }
 

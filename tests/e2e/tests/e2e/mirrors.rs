@@ -7,9 +7,10 @@ use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::agent::Agent;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::swap::POLICY;
@@ -215,7 +216,7 @@ fn no_mirror_gets_a_credential_of_the_registry() -> Result<()> {
             let (host, given) = (header("host"), header("authorization"));
             let path = asked.uri.path().to_owned();
             let given = given.unwrap_or_default().to_owned();
-            let mut all = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = seen.locked();
             all.push((path.clone(), given));
             let challenge = challenge.replace("HERE", host.unwrap_or_default());
             match path.as_str() {
@@ -245,7 +246,7 @@ fn no_mirror_gets_a_credential_of_the_registry() -> Result<()> {
     let agent = scene.start()?;
     scene.wait_for_active(&own)?;
     agent.stop()?;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = seen.locked().clone();
     let paths: Vec<_> = seen.iter().map(|(path, _)| path.as_str()).collect();
     for path in ["/v2/", "/token", "/v2/copy/team/kubeconfig/manifests/v1"] {
         ensure!(paths.contains(&path), "{path} was not asked for: {paths:?}");

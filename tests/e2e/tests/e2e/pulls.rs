@@ -5,10 +5,11 @@ use crate::exhaust::{GOOD, put_hostile, within_shipped, works_on};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::hostile;
 use transom_core::digest::Digest;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::agent::Agent;
 use transom_e2e::bound::Bound;
 use transom_e2e::stage::Stage;
@@ -111,7 +112,7 @@ fn answers_that_stop_below_the_limit_of_a_pull_fit_into_the_shipped_memory() -> 
             "/v2/" => Answer::new(200, ""),
             path if path.ends_with(&digest) => Answer::new(200, component.clone()),
             path => {
-                let mut given = given.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut given = given.locked();
                 let is_tag = path.starts_with("/v2/tags-");
                 match is_tag && given.insert(path.to_owned()) {
                     true => Answer::new(200, manifest.clone()),

@@ -5,11 +5,12 @@ use crate::exhaust::{GOOD, put_hostile, works_on};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::process::Output;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use transom_conformance::fixture::{good_with, hostile};
 use transom_core::digest::Digest;
+use transom_core::share::lock::MutexExt as _;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::secret::Secret;
@@ -286,9 +287,7 @@ fn a_redirect_elsewhere_gets_no_credential_and_its_bytes_count_by_digest() -> Re
         let (own, seen) = (component.clone(), Arc::clone(&seen));
         let elsewhere = Hostile::start(move |parts| {
             let named = parts.headers.contains_key("authorization");
-            seen.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(named);
+            seen.locked().push(named);
             match parts.uri.path().contains("/moved/") {
                 true => Answer::new(200, own.clone()),
                 false => Answer::new(200, vec![0; own.len()]),
@@ -346,7 +345,7 @@ fn a_redirect_elsewhere_gets_no_credential_and_its_bytes_count_by_digest() -> Re
         "{said}"
     );
     ensure!(!stage.path("swapped").exists());
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = seen.locked().clone();
     ensure!(seen.len() >= 2 && !seen.contains(&true), "{seen:?}");
     drop((elsewhere, registry));
     Ok(())

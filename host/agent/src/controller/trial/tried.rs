@@ -9,7 +9,6 @@ use transom_core::report::End;
 const NAMED: usize = 3;
 
 /// What a trial found for one primary.
-#[derive(PartialEq)]
 pub(super) struct TriedPrimary {
     pub(super) account: Account,
     pub(super) result: LastResult,
@@ -45,7 +44,7 @@ impl TriedPrimary {
     }
 
     /// Whether both are the same answer to the same question.
-    pub(super) fn answers_like(&self, other: &Self) -> bool {
+    fn answers_like(&self, other: &Self) -> bool {
         let (one, two) = (&self.account, &other.account);
         (&one.decision, &one.writes) == (&two.decision, &two.writes)
             && !self.result.differs(&other.result)

@@ -1,6 +1,6 @@
 //! Whether a candidate comes to rest: it is tried as if it had written what it would write.
 
-use super::TriedPrimary;
+use super::{ASKED_AGAIN, TriedPrimary};
 use crate::controller::Controller;
 use crate::controller::memory::SharedMemory;
 use crate::controller::workqueue::Workqueue;
@@ -9,9 +9,6 @@ use transom_core::reference::ObjectRef;
 use transom_core::rollout::rest::{Pace, Rest};
 use transom_core::work::Key;
 
-/// For how many primaries that a candidate writes it is tried whether it would write again: what it writes is in
-/// memory.
-pub(super) const WRITTEN: usize = 500;
 /// How often a primary has to be written again and again to count.
 const TWICE: usize = 2;
 /// For how many passes it is waited until all come to rest: those that go on removing are not to blame.
@@ -33,7 +30,7 @@ impl Controller {
             .iter()
             .filter(|(_, tried)| tried.writes())
             .map(|(key, _)| key.clone())
-            .take(WRITTEN)
+            .take(ASKED_AGAIN)
             .collect::<Vec<_>>();
         for _ in 0..TWICE {
             if writes.is_empty() {

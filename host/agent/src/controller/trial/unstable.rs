@@ -1,8 +1,7 @@
 //! Whether a candidate gives two answers to the same question.
 
-use super::TriedPrimary;
 use super::faults::fault;
-use super::unsettled::WRITTEN;
+use super::{ASKED_AGAIN, TriedPrimary};
 use crate::controller::Controller;
 use crate::controller::memory::SharedMemory;
 use crate::controller::workqueue::Workqueue;
@@ -39,7 +38,7 @@ impl Controller {
             return Vec::new();
         }
         // Some of them tell enough of a guest that contradicts itself everywhere.
-        let some = || suspects.keys().take(WRITTEN);
+        let some = || suspects.keys().take(ASKED_AGAIN);
         let third = self.again(queue, live, some()).await;
         let fourth = self.again(queue, live, some()).await;
         let unstable = contradictions(&third, &fourth).into_iter();
