@@ -1,5 +1,6 @@
 //! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
+use crate::controller::Clock;
 use crate::policies::cases::PassedCases;
 use crate::policies::images::Images;
 use crate::policies::kept::{Asker, KeptComponents, NoRoom};
@@ -71,9 +72,9 @@ impl Components {
     }
 
     /// Also keeps the revisions of policies, as objects in this namespace of the local cluster.
-    pub(crate) fn remembering(self, namespace: &str) -> Self {
+    pub(crate) fn remembering(self, namespace: &str, clock: Clock) -> Self {
         Self {
-            revisions: Some(Arc::new(Revisions::new(namespace))),
+            revisions: Some(Arc::new(Revisions::new(namespace, clock))),
             ..self
         }
     }

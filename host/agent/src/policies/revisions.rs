@@ -4,6 +4,7 @@
 mod earlier;
 pub(super) mod keeper;
 
+use crate::controller::Clock;
 use crate::policies::components::{Components, Local};
 pub(super) use earlier::{pulled, restore, unkept};
 use std::collections::BTreeMap;
@@ -12,7 +13,6 @@ use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_api::{API_VERSION, KIND};
 use transom_artifacts::Unread;
 use transom_cluster::{Cluster, ReadFailure};
-use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
 use transom_core::reference::ObjectRef;
@@ -27,6 +27,7 @@ const ALL: (&str, &str) = (MANAGED_BY, MANAGER);
 /// Where revisions are kept, and what is known of them.
 pub(super) struct Revisions {
     namespace: String,
+    clock: Clock,
     /// Held while they are listed.
     listing: tokio::sync::Mutex<()>,
     /// The histories as they were listed or written last; listed anew when this agent becomes the leader.
@@ -35,9 +36,10 @@ pub(super) struct Revisions {
 
 impl Revisions {
     /// Objects of this namespace.
-    pub(super) fn new(namespace: &str) -> Self {
+    pub(super) fn new(namespace: &str, clock: Clock) -> Self {
         Self {
             namespace: namespace.to_owned(),
+            clock,
             listing: tokio::sync::Mutex::default(),
             known: Mutex::default(),
         }
@@ -55,8 +57,6 @@ pub(crate) struct Note {
     pub(super) active: Vec<RevisionRecord>,
     /// Revisions that may not become active again, and why.
     pub(super) barred: Vec<(RevisionRecord, String)>,
-    /// The revision that is watched, if there is one.
-    pub(super) watched: Option<Digest>,
     /// How many revisions are kept.
     pub(super) keep: u32,
     /// Whether the policy is gone, and all its revisions with it.
@@ -93,6 +93,12 @@ impl Components {
         let known = revisions.known.locked();
         let history = known.as_ref().and_then(|known| known.get(policy).cloned());
         Ok(Some(history.unwrap_or_default().of_object(uid)))
+    }
+
+    /// Whether the faults of the active revision are still watched, so that the one before it may have to work again.
+    pub(super) fn are_watching(&self, history: &History) -> bool {
+        let revisions = self.revisions.as_ref();
+        revisions.is_some_and(|one| history.is_watched(one.clock.now_seconds()))
     }
 
     /// Has the histories listed anew.
@@ -180,7 +186,7 @@ impl Components {
             let steps = history.learn(record, place);
             write(&*cluster, policy, steps, &mut history).await?;
         }
-        let steps = history.forget_expected(note.watched.as_ref(), place);
+        let steps = history.forget_expected(revisions.clock.now_seconds(), place);
         write(&*cluster, policy, steps, &mut history).await?;
         self.kept().use_history(policy, &history);
         if let Some(known) = revisions.known.locked().as_mut() {

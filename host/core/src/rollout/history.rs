@@ -163,9 +163,17 @@ impl History {
         text.map(step).into_iter().collect()
     }
 
-    /// The steps that forget what was planned for each primary, of all revisions but this one: it is large, and only
-    /// compared while a revision is watched.
-    pub fn forget_expected(&self, watched: Option<&Digest>, place: RecordPlace<'_>) -> Vec<Step> {
+    /// Whether the faults of the active revision are still watched at a time in seconds since 1970.
+    pub fn is_watched(&self, now_seconds: i64) -> bool {
+        let probation = self.active().and_then(|active| active.probation);
+        probation.is_some_and(|probation| !probation.is_over(now_seconds))
+    }
+
+    /// The steps that forget what was planned for each primary, of all revisions but the active one while that is
+    /// watched: it is large, and compared only then.
+    pub fn forget_expected(&self, now_seconds: i64, place: RecordPlace<'_>) -> Vec<Step> {
+        let watched = self.active().filter(|_| self.is_watched(now_seconds));
+        let watched = watched.map(|active| &active.id);
         let all = self.records.iter();
         let surplus = all.filter(|one| one.expected.is_some() && watched != Some(&one.id));
         let forget = |one| {
@@ -351,7 +359,7 @@ mod tests {
             let new = record(settings).with(&plan, &expecting);
             let steps = history(&objects).activate(&new, PLACE, 10);
             apply(&mut objects, steps);
-            let steps = history(&objects).forget_expected(Some(&new.id), PLACE);
+            let steps = history(&objects).forget_expected(1_599, PLACE);
             apply(&mut objects, steps);
             let kept = history(&objects);
             assert_eq!(kept.active().unwrap().expecting(), Some(expecting));
@@ -362,11 +370,11 @@ mod tests {
                     .all(|one| one.expecting().is_none() && one.plan.is_some())
             );
         }
-        let steps = history(&objects).forget_expected(None, PLACE);
+        let steps = history(&objects).forget_expected(1_600, PLACE);
         assert_eq!(steps.len(), 1);
         apply(&mut objects, steps);
         assert_eq!(history(&objects).active().unwrap().expecting(), None);
-        assert!(history(&objects).forget_expected(None, PLACE).is_empty());
+        assert!(history(&objects).forget_expected(1_600, PLACE).is_empty());
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn components(args: &RunArgs) -> Components {
         reading.tell_unusable();
     }
     match namespace.filter(|_| args.asked.is_none()) {
-        Some(namespace) => reading.remembering(namespace),
+        Some(namespace) => reading.remembering(namespace, Clock::new(args.reconcile.now)),
         None => reading,
     }
 }

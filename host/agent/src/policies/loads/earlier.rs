@@ -8,7 +8,6 @@ use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::revisions;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{SystemTime, UNIX_EPOCH};
 use transom_api::KnownReason;
 use transom_artifacts::GatheredComponents;
 use transom_core::policy::Policy;
@@ -32,55 +31,54 @@ pub(in crate::policies) enum Restoring {
     Failed(bool),
 }
 
-/// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it cannot
-/// be restored.
+/// What was restored of the revisions of an earlier run.
+#[derive(Default)]
+pub(super) struct EarlierRevisions {
+    /// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it
+    /// cannot be restored.
+    pub(super) active: Option<LoadedPolicy>,
+    /// The revision before it, where the faults of that one were watched. Without it the active one works on, and
+    /// cannot be taken back.
+    pub(super) before: Option<LoadedPolicy>,
+    /// Whether the revision before it may be restored later: the machine has too much to do now.
+    pub(super) lacks_before: bool,
+}
+
+/// Restores what was active when the agent ended, and the revision before it.
+///
+/// # Errors
+/// When another try may restore the active one, or one of them takes longer than the engine waits.
 pub(super) fn restored(
     engine: &Engine,
     components: &Components,
     job: &Job,
     gathered: &GatheredComponents,
     newest: Option<&LoadedPolicy>,
-) -> Result<Option<LoadedPolicy>, Unloaded> {
+) -> Result<EarlierRevisions, Unloaded> {
+    let of = |record: Option<&RevisionRecord>| match record {
+        Some(record) => restore(engine, components, job, gathered, record),
+        None => Ok(None),
+    };
     let recorded = job.history.as_ref().and_then(History::active);
     let other =
         |record: &&RevisionRecord| newest.is_none_or(|newest| newest.revision.id() != record.id);
-    match recorded.filter(other) {
-        Some(record) => restore(engine, components, job, gathered, record),
-        None => Ok(None),
-    }
+    let active = of(recorded.filter(other))?;
+    let (before, lacks_before) = match of(job.history.as_ref().and_then(watched_before)) {
+        // The active one does not wait for it.
+        Err(Unloaded::Refused(_)) => (None, true),
+        before => (before?, false),
+    };
+    Ok(EarlierRevisions {
+        active,
+        before,
+        lacks_before,
+    })
 }
 
 /// The revision before the active one, where the faults of that one are watched.
 pub(super) fn watched_before(history: &History) -> Option<&RevisionRecord> {
     let watched = history.active()?.probation.is_some();
     history.previous().filter(|_| watched)
-}
-
-/// Whether the faults of the active revision are still watched, so that the one before it may have to work again.
-pub(super) fn is_watched(history: &History) -> bool {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = since.map_or(0, |since| {
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-    });
-    let probation = history.active().and_then(|active| active.probation);
-    probation.is_some_and(|probation| !probation.is_over(now))
-}
-
-/// The revision before the one that was active when the agent ended, where the faults of that one were watched.
-pub(super) fn before(
-    engine: &Engine,
-    components: &Components,
-    job: &Job,
-    gathered: &GatheredComponents,
-) -> Result<Option<LoadedPolicy>, Unloaded> {
-    match job.history.as_ref().and_then(watched_before) {
-        // Without it the active one works on, and cannot be taken back.
-        Some(record) => match restore(engine, components, job, gathered, record) {
-            Err(Unloaded::Refused(_)) => Ok(None),
-            restored => restored,
-        },
-        None => Ok(None),
-    }
 }
 
 /// Restores a revision; `None` when it cannot be restored.

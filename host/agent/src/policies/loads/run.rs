@@ -1,6 +1,6 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
-use super::earlier::{before, earlier, is_watched, restored, watched_before};
+use super::earlier::{EarlierRevisions, earlier, restored, watched_before};
 use super::{Job, JobResult, Ran, Restored, Restoring, following};
 use crate::policies::cases::PassedCases;
 use crate::policies::components::{self, Components};
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_artifacts::folder::FileIdentity;
 use transom_artifacts::{GatheredComponents, Location, Unread};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::Policy;
@@ -98,7 +99,8 @@ fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
 
 /// The components of the revision before the active one, if they were not kept and it may still have to work again.
 pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
-    let history = job.history.as_ref().filter(|history| is_watched(history));
+    let history = job.history.as_ref();
+    let history = history.filter(|history| components.are_watching(history));
     let before = history.and_then(watched_before);
     let unkept = before.map(|record| revisions::unkept(components, &job.wanted, record));
     unkept.unwrap_or_default()
@@ -114,9 +116,15 @@ pub(super) fn keep_earlier(components: &Components, job: &Job) {
     }
 }
 
+/// The component files as they are now.
+fn fingerprints(job: &Job) -> BTreeMap<Location, Option<FileIdentity>> {
+    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
+    job.wanted.all().map(fingerprint).collect()
+}
+
 /// A policy whose history cannot be read, or not be restored now: it is loaded again later.
 fn unrecalled(job: Job, refusal: Refusal) -> Ran {
-    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
+    let fingerprints = fingerprints(&job);
     Ran::Done(Box::new(JobResult {
         policy: Arc::clone(&job.name),
         number: job.number,
@@ -126,7 +134,7 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
         unrestored: false,
         restored: None,
         before: None,
-        fingerprints: job.wanted.all().map(fingerprint).collect(),
+        fingerprints,
         versions: components::versions(&job.gathered.unwrap_or_default()),
         incomplete: true,
     }))
@@ -136,10 +144,8 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
 fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let nothing = GatheredComponents::default();
     let read = job.earlier.as_ref().unwrap_or(&nothing);
-    let earlier = restored(engine, components, &job, read, None)
-        .and_then(|restored| Ok((restored, before(engine, components, &job, read)?)));
-    let (restored, before) = match earlier {
-        Ok(earlier) => earlier,
+    let (restored, before, lacks_before) = match restored(engine, components, &job, read, None) {
+        Ok(earlier) => (earlier.active, earlier.before, earlier.lacks_before),
         Err(Unloaded::Slow) => return again(job),
         Err(Unloaded::Refused(busy)) => return unrecalled(job, busy),
     };
@@ -148,6 +154,7 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
         keep_earlier(components, &job);
     }
     (job.earlier, job.slow) = (None, false);
+    job.lacks_before |= lacks_before;
     let (Some(restored), Some(history)) = (restored, job.history.clone()) else {
         job.restoring = Restoring::Failed(is_unread);
         job.lacks_before = false;
@@ -176,8 +183,7 @@ pub(super) fn run(engine: &Engine, components: &Components, job: Job) -> Ran {
 
 /// Loads the newest manifest, and restores what was active where that is another.
 fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
-    let fingerprint = |component: &Location| (component.clone(), component.fingerprint());
-    let fingerprints = job.wanted.all().map(fingerprint).collect();
+    let fingerprints = fingerprints(&job);
     let mut gathered = job.gathered.take().unwrap_or_default();
     take_demanded(components, &job, &mut gathered);
     let newest = match (&job.policy, &job.refusal) {
@@ -188,7 +194,7 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         return again(job);
     };
     let earlier = restored_with(engine, components, &job, &gathered, result.as_ref().ok());
-    let (restored, before) = match earlier {
+    let earlier = match earlier {
         Ok(earlier) => earlier,
         Err(Unloaded::Slow) => return again(job),
         Err(Unloaded::Refused(busy)) => {
@@ -196,8 +202,9 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
             return unrecalled(job, busy);
         }
     };
+    job.lacks_before |= earlier.lacks_before;
     // What was active is better than what was last loaded.
-    let (result, refused) = match (refused, &restored) {
+    let (result, refused) = match (refused, &earlier.active) {
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
     };
@@ -220,9 +227,9 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         refused,
         // It was handed over before, and may have been written since.
         history: (job.history.clone()).filter(|_| job.restoring != Restoring::Done),
-        unrestored: unread && restored.is_none(),
-        restored,
-        before,
+        unrestored: unread && earlier.active.is_none(),
+        restored: earlier.active,
+        before: earlier.before,
         fingerprints,
         versions: components::versions(&gathered),
         incomplete,
@@ -237,17 +244,17 @@ fn restored_with(
     job: &Job,
     gathered: &GatheredComponents,
     newest: Option<&LoadedPolicy>,
-) -> Result<(Option<LoadedPolicy>, Option<LoadedPolicy>), Unloaded> {
+) -> Result<EarlierRevisions, Unloaded> {
     if job.restoring != Restoring::WithNewest {
-        return Ok((None, None));
+        return Ok(EarlierRevisions::default());
     }
     // What lies in a cluster is read again: it may be long until its turn.
     let read = job.earlier.as_ref().unwrap_or(gathered);
-    let restored = restored(engine, components, job, read, newest)?;
-    if restored.is_some() {
+    let earlier = restored(engine, components, job, read, newest)?;
+    if earlier.active.is_some() {
         keep_earlier(components, job);
     }
-    Ok((restored, before(engine, components, job, read)?))
+    Ok(earlier)
 }
 
 /// Takes components that the policy demands by their digest from what was loaded before, as for a rollback: other bytes

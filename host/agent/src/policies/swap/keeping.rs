@@ -55,7 +55,6 @@ impl Swap {
             uid: None,
             active: Vec::new(),
             barred: Vec::new(),
-            watched: None,
             keep: RolloutSpec::default().history,
             gone: true,
         };
@@ -63,18 +62,15 @@ impl Swap {
             return Some(note);
         }
         let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
-        let keep = newest.policy.as_ref().map(|one| one.spec.rollout.history);
-        let good = self
-            .good
-            .get(name)
-            .map(|good| RevisionRecord::of(&good.revision));
+        let good = self.good.get(name).map(|good| &good.revision);
+        // A manifest that is not valid says nothing of how many are kept.
+        let policy = newest.policy.as_ref().or(good.map(|good| &good.policy));
+        let keep = policy.map(|policy| policy.spec.rollout.history);
+        let good = good.map(|good| RevisionRecord::of(good));
         let passed = newest
             .pending
             .as_ref()
             .and_then(|pending| Some(pending.passed.as_ref()?.record.clone()));
-        let watched = good.as_ref();
-        let watched = watched.filter(|_| self.probations.contains_key(name));
-        let watched = passed.as_ref().or(watched).map(|record| record.id);
         // What works is not what should while the kept revision is being loaded.
         let counts = |record: &RevisionRecord| {
             !self.recalled.contains(name) && self.barred(name, &record.id).is_none()
@@ -85,7 +81,6 @@ impl Swap {
             barred: (self.bars.get(name).into_iter())
                 .flat_map(|bars| bars.values().cloned())
                 .collect(),
-            watched,
             keep: keep.unwrap_or(note.keep),
             gone: false,
             ..note

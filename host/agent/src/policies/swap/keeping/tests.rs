@@ -3,6 +3,7 @@
 mod before;
 
 use super::*;
+use crate::controller::Clock;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
 use crate::policies::kept::KeptComponents;
@@ -43,7 +44,13 @@ fn written(team: &str) -> FoundPolicies {
 }
 
 fn components(cluster: &Arc<dyn Cluster>) -> Components {
-    let components = Components::new(&Sources::default()).remembering("transom");
+    components_at(cluster, BEGUN)
+}
+
+/// The components of an agent at a time in seconds since 1970.
+fn components_at(cluster: &Arc<dyn Cluster>, now_seconds: i64) -> Components {
+    let clock = Clock::new(Some(now_seconds));
+    let components = Components::new(&Sources::default()).remembering("transom", clock);
     components.opened(Some(Arc::clone(cluster)));
     components
 }
@@ -54,13 +61,18 @@ async fn replica(cluster: &Arc<dyn Cluster>) -> Swap {
 }
 
 async fn replica_of(cluster: &Arc<dyn Cluster>, team: &str) -> Swap {
-    let engine = Engine::new(EngineOptions::default()).unwrap();
-    let loads = Loads::new(engine, components(cluster));
-    let source = PolicySource::Given(FoundPolicies::default());
-    let mut swap = Swap::new(loads, source, [LOCAL.to_owned()].into(), true);
+    let mut swap = new_agent(cluster);
     swap.exchange(written(team)).await;
     assert!(works(&swap).is_some());
     swap
+}
+
+/// An agent that has read no policy yet.
+fn new_agent(cluster: &Arc<dyn Cluster>) -> Swap {
+    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let loads = Loads::new(engine, components(cluster));
+    let source = PolicySource::Given(FoundPolicies::default());
+    Swap::new(loads, source, [LOCAL.to_owned()].into(), true)
 }
 
 fn works(swap: &Swap) -> Option<Digest> {
@@ -94,6 +106,11 @@ fn take_note(swap: &mut Swap) -> Note {
 /// Writes a note, and takes what became of it.
 async fn keep(swap: &mut Swap, note: Note) -> PolicyChanges {
     let components = swap.loads.components().clone();
+    keep_by(components, swap, note).await
+}
+
+/// The same by other components, of another time.
+async fn keep_by(components: Components, swap: &mut Swap, note: Note) -> PolicyChanges {
     let (note, result) = keeper::keep(components, note, false).await;
     let result = result.map_err(|failure| Unkept {
         failure,
@@ -109,11 +126,21 @@ fn asking(cluster: &Arc<dyn Cluster>, script: &str) -> Swap {
 
 /// The same with a cache of components.
 fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: KeptComponents) -> Swap {
-    let engine = Engine::new(EngineOptions::default()).unwrap();
+    asking_by(EngineOptions::default(), cluster, script, cache)
+}
+
+/// The same with another engine.
+fn asking_by(
+    options: EngineOptions,
+    cluster: &Arc<dyn Cluster>,
+    script: &str,
+    cache: KeptComponents,
+) -> Swap {
+    let engine = Engine::new(options).unwrap();
     let words = ["sh", "-c", script].map(Into::into).to_vec();
     let components = Components::new(&"builtin,oci:*".parse().unwrap())
         .pulling(Images::new(words), cache)
-        .remembering("transom");
+        .remembering("transom", Clock::new(Some(BEGUN)));
     components.opened(Some(Arc::clone(cluster)));
     let source = PolicySource::Given(FoundPolicies::default());
     let loads = Loads::new(engine, components);
@@ -130,6 +157,8 @@ fn with_component(name: &str, component: &str) -> FoundPolicies {
     found
 }
 
+/// When new revisions became active, in seconds since 1970.
+const BEGUN: i64 = 1_000;
 /// Less than a registry may take that does not answer.
 const SOON: Duration = Duration::from_secs(45);
 
@@ -264,7 +293,7 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
 fn tried(swap: &mut Swap, expected: Expected) -> Expecting {
     let expecting = Expecting {
         expected,
-        probation: Probation::new(1_000, 0, RollbackSpec::default()),
+        probation: Probation::new(BEGUN, 0, RollbackSpec::default()),
     };
     let plan = FleetPlan::of(&policy(), [], Listed::default());
     let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
@@ -272,10 +301,10 @@ fn tried(swap: &mut Swap, expected: Expected) -> Expecting {
     expecting
 }
 
-#[tokio::test]
-async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_window() {
-    let (_folder, cluster) = place();
-    let mut swap = replica(&cluster).await;
+/// A leader that ended once a revision was kept as the active one, and before the swap: that revision, and what its
+/// trial planned.
+async fn ended_before_swap(cluster: &Arc<dyn Cluster>) -> (Digest, Expecting) {
+    let mut swap = replica(cluster).await;
     let note = take_note(&mut swap);
     keep(&mut swap, note).await;
     swap.exchange(written("b")).await;
@@ -284,16 +313,41 @@ async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_
         asked: 1,
         planned: 2,
     };
-    let expecting = tried(&mut swap, Expected::of(1_000, [mark].into_iter()));
+    let expecting = tried(&mut swap, Expected::of(BEGUN, [mark].into_iter()));
     let note = take_note(&mut swap);
-    // The leader ends once that is kept, and before the swap.
-    let kept = keeper::keep(swap.loads.components().clone(), note, false).await;
-    kept.1.unwrap();
-    drop(swap);
-    let mut next = replica_of(&cluster, "b").await;
-    let compared = |swap: &Swap| swap.good.get(&policy()).unwrap().expecting.clone();
+    let components = swap.loads.components().clone();
+    let (_, kept) = keeper::keep(components, note, false).await;
+    kept.unwrap();
+    (id, expecting)
+}
+
+/// What is compared with what is planned.
+fn compared(swap: &Swap) -> Option<&Expecting> {
+    swap.good.get(&policy())?.expecting.as_deref()
+}
+
+#[tokio::test]
+async fn a_new_leader_that_has_loaded_nothing_yet_forgets_nothing_that_was_planned() {
+    let (_folder, cluster) = place();
+    let (id, expecting) = ended_before_swap(&cluster).await;
+    let mut next = new_agent(&cluster);
+    next.replace(written("b"));
+    next.catch_up().await;
+    let note = take_note(&mut next);
+    assert!(works(&next).is_none() && note.active.is_empty());
+    keep(&mut next, note).await;
+    settle(&mut next).await;
     assert_eq!(works(&next), Some(id));
-    assert_eq!(compared(&next).as_deref(), Some(&expecting));
+    assert_eq!(compared(&next), Some(&expecting));
+}
+
+#[tokio::test]
+async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_window() {
+    let (_folder, cluster) = place();
+    let (id, expecting) = ended_before_swap(&cluster).await;
+    let mut next = replica_of(&cluster, "b").await;
+    assert_eq!(works(&next), Some(id));
+    assert_eq!(compared(&next), Some(&expecting));
     // What is noted until then forgets nothing.
     let note = take_note(&mut next);
     keep(&mut next, note).await;
@@ -306,11 +360,11 @@ async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_
         at_seconds,
         ..Faults::default()
     };
-    next.observed(&policy(), &faults(1_599));
+    next.observed(&policy(), &faults(BEGUN + 599));
     assert!(next.take_notes(&BTreeSet::new()).is_empty());
-    next.observed(&policy(), &faults(1_600));
+    next.observed(&policy(), &faults(BEGUN + 600));
     let note = take_note(&mut next);
-    keep(&mut next, note).await;
+    keep_by(components_at(&cluster, BEGUN + 600), &mut next, note).await;
     assert_eq!(is_kept(&next), (false, true));
 }
 

@@ -1,7 +1,8 @@
 //! The revision before the active one, which is pulled after all else, while the active one is watched.
 
 use super::*;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use transom_engine::Compiler;
 
 /// A policy whose active revision is watched, and came from another registry than the revision before.
 struct Watched {
@@ -32,10 +33,8 @@ impl Watched {
         swap.replace(Self::policies());
         settle(&mut swap).await;
         this.active = pass(&mut swap);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let now = i64::try_from(now.as_secs()).unwrap();
         let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
-        let probation = Probation::new(now, 0, RollbackSpec::default());
+        let probation = Probation::new(BEGUN, 0, RollbackSpec::default());
         passed.record.probation = Some(probation);
         swap.note(&policy());
         swap.keep_notes().await;
@@ -58,16 +57,23 @@ impl Watched {
 
     /// An agent that begins with an empty cache; this command answers for the registry of the revision before.
     fn start(&self, before: &str) -> Swap {
-        let script = format!(
+        asking(&self.cluster, &self.script(before))
+    }
+
+    fn script(&self, before: &str) -> String {
+        format!(
             "case \"$*\" in *before*) {before};; *) {};; esac",
             self.gives("2")
-        );
-        asking(&self.cluster, &script)
+        )
     }
 
     /// The same once it has all but the revision before.
     async fn started(&self, before: &str) -> Swap {
-        let mut after = self.start(before);
+        self.restored(self.start(before)).await
+    }
+
+    /// An agent that was started, once it has all but the revision before.
+    async fn restored(&self, mut after: Swap) -> Swap {
         after.replace(Self::policies());
         let given = tokio::time::timeout(SOON, after.next()).await;
         let Ok(given @ JobOutput::Restored(_)) = given else {
@@ -154,4 +160,43 @@ async fn the_revision_before_is_asked_for_again_when_its_registry_did_not_answer
     let given = tokio::time::timeout(SOON, given).await;
     after.finish(given.expect("it is not asked for again"));
     assert!(after.probations.contains_key(&policy()));
+}
+
+#[tokio::test]
+async fn a_machine_that_is_too_busy_to_compile_the_revision_before_tries_it_again() {
+    const SILENT: &str = "exec sleep 600";
+    let watched = Watched::new().await;
+    let (cache, code) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let start = |before: &str, options: EngineOptions| {
+        let cache = KeptComponents::new(Some(cache.path()));
+        asking_by(options, &watched.cluster, &watched.script(before), cache)
+    };
+    let coded = || EngineOptions {
+        // A folder that the engine makes is this user's alone.
+        code_cache: Some(code.path().join("code")),
+        ..EngineOptions::default()
+    };
+    // The components of both are kept, and the code of the active one only.
+    watched.restored(start(SILENT, coded())).await;
+    let mut both = start(&watched.gives("1"), EngineOptions::default());
+    both.replace(Watched::policies());
+    is_watched(&mut both).await;
+    let compiler = Compiler {
+        program: Path::new("/no/such/program").to_owned(),
+        words: Vec::new(),
+        seconds: 60,
+    };
+    let busy = EngineOptions {
+        compiler: Some(compiler),
+        ..coded()
+    };
+    let mut after = start(SILENT, busy);
+    after.replace(Watched::policies());
+    while works(&after).is_none() || after.loads.count() > 0 {
+        let given = tokio::time::timeout(SOON, after.next()).await;
+        let given = given.expect("the active revision waits for the one before");
+        after.finish(given);
+    }
+    assert_eq!(works(&after), Some(watched.active));
+    assert!(after.loads.lacking(&policy()).is_some());
 }
