@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// What the text of a digest begins with.
@@ -53,24 +54,43 @@ impl Digest {
     }
 
     /// Digest of some entries of a map.
-    pub(crate) fn of_entries<'a>(entries: impl Iterator<Item = (&'a String, &'a Value)>) -> Self {
+    pub(crate) fn of_entries<'a>(
+        entries: impl Iterator<Item = (&'a String, &'a Value)> + Clone,
+    ) -> Self {
         let mut bytes = Vec::new();
         feed_map(&mut bytes, entries);
         Self::of_bytes(&bytes)
     }
 
-    /// Digest of the fields of an object, without the named metadata.
-    pub fn of_fields(fields: &Map<String, Value>, without: &[&str]) -> Self {
+    /// Digest of digests under names, and of a text and whether something is so.
+    pub(crate) fn of_named(text: &str, is_so: bool, named: &BTreeMap<String, Self>) -> Self {
         let mut bytes = Vec::new();
+        feed_text(&mut bytes, b's', text);
+        bytes.push(if is_so { b't' } else { b'f' });
+        for (name, digest) in named {
+            feed_text(&mut bytes, b'k', name);
+            bytes.extend_from_slice(&digest.0);
+        }
+        Self::of_bytes(&bytes)
+    }
+
+    /// Digest of the fields of an object, without the named metadata and annotations.
+    pub(crate) fn of_fields(
+        fields: &Map<String, Value>,
+        without: &[&str],
+        without_annotations: &[&str],
+    ) -> Self {
         let metadata = fields.get("metadata").and_then(Value::as_object);
-        feed_map(
-            &mut bytes,
-            fields
-                .iter()
-                .filter(|(key, _)| metadata.is_none() || *key != "metadata"),
-        );
-        let kept = |(key, _): &(&String, &Value)| !without.contains(&key.as_str());
-        feed_map(&mut bytes, metadata.into_iter().flatten().filter(kept));
+        let annotations = metadata.and_then(|metadata| metadata.get("annotations")?.as_object());
+        let mut bytes = Vec::new();
+        let mut feed = |map: Option<&Map<String, Value>>, without: &[&str], apart: Option<&str>| {
+            let is_left = |key: &str| without.contains(&key) || apart == Some(key);
+            let entries = map.into_iter().flatten();
+            feed_map(&mut bytes, entries.filter(|(key, _)| !is_left(key)));
+        };
+        feed(Some(fields), &[], metadata.map(|_| "metadata"));
+        feed(metadata, without, annotations.map(|_| "annotations"));
+        feed(annotations, without_annotations, None);
         Self::of_bytes(&bytes)
     }
 }
@@ -141,10 +161,24 @@ fn feed(bytes: &mut Vec<u8>, value: &Value) {
     }
 }
 
-fn feed_map<'a>(bytes: &mut Vec<u8>, entries: impl Iterator<Item = (&'a String, &'a Value)>) {
-    let mut entries: Vec<_> = entries.collect();
-    entries.sort_unstable_by_key(|(key, _)| *key);
-    feed_length(bytes, b'o', entries.len());
+fn feed_map<'a>(
+    bytes: &mut Vec<u8>,
+    entries: impl Iterator<Item = (&'a String, &'a Value)> + Clone,
+) {
+    // The maps of serde_json are sorted, unless a crate turns that off for all.
+    if !entries.clone().is_sorted_by_key(|(key, _)| key) {
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        return feed_sorted(bytes, entries.into_iter());
+    }
+    feed_sorted(bytes, entries);
+}
+
+fn feed_sorted<'a>(
+    bytes: &mut Vec<u8>,
+    entries: impl Iterator<Item = (&'a String, &'a Value)> + Clone,
+) {
+    feed_length(bytes, b'o', entries.clone().count());
     for (key, item) in entries {
         feed_text(bytes, b'k', key);
         feed(bytes, item);

@@ -7,8 +7,6 @@ use crate::object::Object;
 use crate::projection;
 use crate::projection::path::Path;
 use crate::reference::is_secret;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use transom_api::labels;
 
 /// Metadata fields that servers write and no decision uses.
@@ -17,12 +15,22 @@ const BOOKKEEPING: [&str; 3] = ["resourceVersion", "managedFields", "generation"
 /// The fingerprint of an object. Of a Secret only its data, its owner, our stamp and the keys that a policy put beside
 /// it count: HyperShift copies a cluster's labels onto its secrets, and no decision uses those.
 pub fn of(object: &Object) -> Digest {
+    without_annotations(object, &[])
+}
+
+/// The same without the primary that the object was made for: of an object that many share it does not matter who keeps
+/// it.
+pub fn of_shared(object: &Object) -> Digest {
+    without_annotations(object, &[labels::SOURCE, labels::INPUTS, labels::COMPONENT])
+}
+
+fn without_annotations(object: &Object, without: &[&str]) -> Digest {
     let is_secret = is_secret(&object.reference.api_version, &object.reference.kind);
     let Some(fields) = object.fields() else {
         return Digest::of(&object.body);
     };
     if !is_secret {
-        return Digest::of_fields(fields, &BOOKKEEPING);
+        return Digest::of_fields(fields, &BOOKKEEPING, without);
     }
     let of_metadata = |field: &str| fields.get("metadata")?.get(field);
     let managed = managed_keys::view(object);
@@ -34,39 +42,25 @@ pub fn of(object: &Object) -> Digest {
         of_metadata("ownerReferences"),
         of_metadata("labels").and_then(|labels| labels.get(labels::MANAGED_BY)),
         of_metadata("labels").and_then(|labels| labels.get(labels::POLICY)),
-        of_metadata("annotations").and_then(|annotations| annotations.get(labels::SOURCE)),
+        of_metadata("annotations")
+            .and_then(|annotations| annotations.get(labels::SOURCE))
+            .filter(|_| !without.contains(&labels::SOURCE)),
         Some(&managed),
     ])
-}
-
-/// The same without the primary that the object was made for: of an object that many share it does not matter who keeps
-/// it.
-pub fn of_shared(object: &Object) -> Digest {
-    let mut object = object.clone();
-    let annotations = object.body.pointer_mut("/metadata/annotations");
-    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-        for key in [labels::SOURCE, labels::INPUTS, labels::COMPONENT] {
-            annotations.remove(key);
-        }
-    }
-    of(&object)
 }
 
 /// Of some fields alone, and of what tells one object of a name from the next: its uid, and whether it is being
 /// deleted.
 pub fn of_fields(fields: &[Path], object: &Object) -> Digest {
-    let fields = projection::fingerprints(fields, object).into_iter();
-    let fields: BTreeMap<_, _> = fields
-        .map(|(path, digest)| (path, digest.to_string()))
-        .collect();
-    Digest::of(&json!([object.uid(), object.deleting(), fields]))
+    let fields = projection::fingerprints(fields, object);
+    Digest::of_named(object.uid(), object.deleting(), &fields)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::reference::ObjectRef;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn object(kind: &str, body: Value) -> Digest {
         let reference = ObjectRef::local("v1", kind, Some("n"), "x");

@@ -49,14 +49,14 @@ impl WantedKeys {
         labels.extend(own.labels.clone());
         let mut annotations = texts("annotations");
         annotations.extend(own.annotations.clone());
-        let mut content = content.clone();
-        content.retain(|key, _| !NO_CONTENT.contains(&key.as_str()));
-        let fields = values::fields(&Value::Object(content)).into_iter();
+        let content = content.iter();
+        let content = content.filter(|(key, _)| !NO_CONTENT.contains(&key.as_str()));
+        let fields = values::fields(content).into_iter();
         Self {
             labels,
             annotations,
             fields: fields
-                .map(|(path, value)| (path.to_string(), value))
+                .map(|(path, value)| (path.to_string(), value.clone()))
                 .collect(),
             granted: granted.to_vec(),
             finalizers: BTreeSet::new(),

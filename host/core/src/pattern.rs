@@ -205,7 +205,24 @@ impl Pattern {
         letters
     }
 
+    /// Whether it matches any name, whatever the primary.
+    pub fn is_any(&self) -> bool {
+        &*self.text == "*"
+    }
+
     fn matched(&self, name: &str, against: Against<'_>) -> Option<Captures> {
+        let mut rest = name;
+        for part in &self.parts {
+            match slot(part, against)? {
+                Slot::Text(text) => rest = rest.strip_prefix(&*text)?,
+                Slot::Star | Slot::Any(_) => return self.captured(name, against),
+            }
+        }
+        rest.is_empty().then(Captures::default)
+    }
+
+    /// The same for a pattern with stars, or with templates that stand for any name.
+    fn captured(&self, name: &str, against: Against<'_>) -> Option<Captures> {
         let slots: Vec<Slot<'_>> = self
             .parts
             .iter()

@@ -168,10 +168,10 @@ impl Accounts {
     }
 
     /// Records what the guest decided.
-    pub(crate) fn decided(&self, key: &Key, decision: Option<Value>) {
-        if decision.is_some() {
-            self.note(key, |account| account.decision = decision);
-        }
+    pub(crate) fn decided(&self, key: &Key, decision: impl FnOnce() -> Option<Value>) {
+        self.note(key, |account| {
+            account.decision = decision().or(account.decision.take());
+        });
     }
 
     /// Records when time alone starts the next reconcile.

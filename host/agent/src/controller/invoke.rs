@@ -35,7 +35,7 @@ impl Controller {
                 answer,
                 ask_again_at,
             }) => {
-                self.accounts.decided(key, answer.shown());
+                self.accounts.decided(key, || answer.shown());
                 let mut gathered = gathered;
                 gathered.touched.ask_again(ask_again_at);
                 Ok(Proposed {

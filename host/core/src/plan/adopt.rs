@@ -124,7 +124,7 @@ fn is_bounded(rule: &WriteRule, existing: &Object, data: &TemplateData<'_>) -> b
         && rule.kubeconfig.is_none()
         && !rule.fields.is_empty()
         && rule.fields.iter().all(|field| lists(field) && has(field))
-        && values.all(|values| values.admits(&existing.body, data))
+        && (existing.fields()).is_some_and(|body| values.all(|one| one.admits(body, data)))
 }
 
 /// Why an object is not written over although its content is bounded: a tool keeps it, and would write it back. What is

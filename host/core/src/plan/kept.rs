@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::object::Object;
 use crate::policy::values;
 use crate::projection::path;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The fields of an object that are compared in another way, or kept as they are.
@@ -60,13 +60,11 @@ impl Kept {
 fn fields(step: &Step) -> Vec<(String, Value)> {
     match step {
         Step::Create { desired } => {
-            let map = desired.body.as_object().cloned().unwrap_or_default();
-            let content = map.into_iter();
-            let content = content.filter(|(key, _)| !OTHERWISE.contains(&&**key));
-            let content = Value::Object(content.collect::<Map<_, _>>());
-            let fields = values::fields(&content).into_iter();
+            let content = desired.body.as_object().into_iter().flatten();
+            let content = content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str()));
+            let fields = values::fields(content).into_iter();
             fields
-                .map(|(path, value)| (path.to_string(), value))
+                .map(|(path, value)| (path.to_string(), value.clone()))
                 .collect()
         }
         Step::Update { desired, changed } => {
@@ -187,7 +185,7 @@ mod tests {
             };
             let whole = Whole {
                 object: quota(),
-                fixed: Map::new(),
+                fixed: serde_json::Map::new(),
                 content: json!({"spec": {"hard": {"cpu": cpu}}})
                     .as_object()
                     .cloned()

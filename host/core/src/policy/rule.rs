@@ -163,13 +163,13 @@ impl PrimaryRule {
 impl ReadRule {
     /// Whether an object may be read for a primary.
     pub fn admits(&self, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
-        let namespace = match (&self.namespace, &object.namespace) {
+        let namespace = || match (&self.namespace, &object.namespace) {
             (None, None) => true,
             (Some(pattern), Some(name)) => pattern.matches(name, data),
             _ => false,
         };
         object.is(&self.cluster, &self.api_version, &self.kind)
-            && namespace
+            && namespace()
             && self.name.matches(&object.name, data)
     }
 
@@ -177,7 +177,7 @@ impl ReadRule {
     pub fn admits_every(&self, place: &ObjectRef, data: &TemplateData<'_>) -> Option<EveryRule> {
         let namespace = match (&self.namespace, &place.namespace) {
             (None, None) => true,
-            (Some(pattern), None) => pattern.to_string() == "*",
+            (Some(pattern), None) => pattern.is_any(),
             (Some(pattern), Some(name)) => pattern.matches(name, data),
             (None, Some(_)) => false,
         };
@@ -271,13 +271,13 @@ impl WriteRule {
         let Some((namespace, name)) = self.place() else {
             return false;
         };
-        let namespace = match (namespace, object.namespace.as_deref()) {
+        let namespace = || match (namespace, object.namespace.as_deref()) {
             (None, None) => true,
             (Some(pattern), Some(there)) => fits(pattern, there),
             _ => false,
         };
         object.is(&self.cluster, &self.api_version, &self.kind)
-            && namespace
+            && namespace()
             && fits(name, &object.name)
     }
 

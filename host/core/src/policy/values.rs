@@ -6,7 +6,7 @@ use crate::pattern::template::TemplateNames;
 use crate::pattern::{Pattern, TemplateData};
 use crate::policy::manifest::PolicyError;
 use crate::projection::path::Path;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use transom_api::policy::bounds::MANY;
 
@@ -61,16 +61,16 @@ impl ValueRule {
 
     /// Whether the content that a guest proposes keeps to this rule. Of a list each element must be allowed. Where
     /// something above the field is replaced or removed, the field is removed.
-    pub fn admits(&self, content: &Value, data: &TemplateData<'_>) -> bool {
-        let mut value = content;
-        for key in self.path.place().keys().unwrap_or_default() {
-            value = match value {
-                Value::Object(map) => match map.get(key) {
-                    Some(value) => value,
-                    None => return true,
-                },
-                _ => &Value::Null,
+    pub fn admits(&self, content: &Map<String, Value>, data: &TemplateData<'_>) -> bool {
+        let place = self.path.place();
+        let (mut map, mut value) = (Some(content), &Value::Null);
+        for key in place.keys().unwrap_or_default() {
+            value = match map.map(|map| map.get(key)) {
+                Some(Some(value)) => value,
+                Some(None) => return true,
+                None => &Value::Null,
             };
+            map = value.as_object();
         }
         let fits = |value: &Value| self.allowed.iter().any(|allowed| allowed.fits(value, data));
         match (value, self.path.prefix()) {
@@ -114,7 +114,7 @@ impl AllowedValue {
     fn fits(&self, value: &Value, data: &TemplateData<'_>) -> bool {
         match (self, value) {
             (Self::Text(pattern), Value::String(text)) => {
-                pattern.to_string() == "*" || text.len() <= MAX_TEXT && pattern.matches(text, data)
+                pattern.is_any() || text.len() <= MAX_TEXT && pattern.matches(text, data)
             }
             (Self::List(allowed), Value::Array(values)) => {
                 let mut pairs = allowed.iter().zip(values);
@@ -156,23 +156,23 @@ impl AllowedValue {
 }
 
 /// The fields of a content, each with its value, which is no map. An empty map says nothing.
-pub fn fields(content: &Value) -> Vec<(Path, Value)> {
+pub fn fields<'v>(
+    content: impl IntoIterator<Item = (&'v String, &'v Value)>,
+) -> Vec<(Path, &'v Value)> {
     let mut fields = Vec::new();
-    if let Value::Object(map) = content {
-        for (key, value) in map {
-            collect(Path::key(key), value, &mut fields);
-        }
+    for (key, value) in content {
+        collect(Path::key(key), value, &mut fields);
     }
     fields
 }
 
-fn collect(path: Path, value: &Value, fields: &mut Vec<(Path, Value)>) {
+fn collect<'v>(path: Path, value: &'v Value, fields: &mut Vec<(Path, &'v Value)>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map {
                 collect(path.child(key), value, fields);
             }
         }
-        value => fields.push((path, value.clone())),
+        value => fields.push((path, value)),
     }
 }

@@ -207,13 +207,16 @@ fn wanted<'a>(
         ObjectOwnership::Fields => {
             let rule = given.policy.fields(&object, &given.data)?;
             let fields = granted(&object, rule, &content, given)?.into_iter();
-            let field = |(path, value): (Path, Value)| {
+            let field = |(path, value): (Path, &Value)| {
                 if path.is_conditions() {
-                    let conditions = status::conditions(&object, rule, value, given)?;
+                    let conditions = status::conditions(&object, rule, value.clone(), given)?;
                     return Ok((path, Field::Conditions(conditions)));
                 }
-                let elements = taints::elements(apply, rule, (&path, &value))?;
-                Ok((path, elements.unwrap_or(Field::Value(value))))
+                let elements = taints::elements(apply, rule, (&path, value))?;
+                Ok((
+                    path,
+                    elements.unwrap_or_else(|| Field::Value(value.clone())),
+                ))
             };
             let fields = fields.map(field).collect::<Result<_, Failure>>()?;
             Ok(Desired::Fields(Fields { object, fields }))
@@ -222,17 +225,16 @@ fn wanted<'a>(
 }
 
 /// The fields of a content, each granted with its value.
-fn granted(
+fn granted<'v>(
     object: &ObjectRef,
     rule: &WriteRule,
-    content: &Map<String, Value>,
+    content: &'v Map<String, Value>,
     given: &Lowering<'_>,
-) -> Result<Vec<(Path, Value)>, Failure> {
-    let content = Value::Object(content.clone());
-    let fields = values::fields(&content);
+) -> Result<Vec<(Path, &'v Value)>, Failure> {
+    let fields = values::fields(content);
     for (path, _) in &fields {
-        let text = path.to_string();
-        if Path::parse(&text).as_ref() != Ok(path) {
+        // A path of the policy was read from a text.
+        if !rule.fields.contains(path) && Path::parse(&path.to_string()).as_ref() != Ok(path) {
             let message = format!("the content for {object} has a field that is nested too deep");
             return Err(Failure::known(KnownReason::ContractBroken, message));
         }
@@ -245,12 +247,12 @@ fn granted(
             let paths: Vec<String> = rule.fields.iter().map(Path::to_string).collect();
             let paths = paths.join(", ");
             let message =
-                format!("the policy does not grant writing `{text}` of {object}; granted: {paths}");
+                format!("the policy does not grant writing `{path}` of {object}; granted: {paths}");
             return Err(Failure::known(KnownReason::WriteNotGranted, message));
         }
     }
     let mut rules = rule.values.iter();
-    if let Some(rule) = rules.find(|rule| !rule.admits(&content, &given.data)) {
+    if let Some(rule) = rules.find(|rule| !rule.admits(content, &given.data)) {
         let (path, allowed) = (&rule.path, rule.shown(&given.data));
         let message = format!(
             "the policy does not grant the value of `{path}` of {object}; granted: {allowed}"

@@ -120,11 +120,9 @@ fn content(step: &Step, desired: &Object) -> Vec<String> {
             paths.cloned().collect()
         }
         _ => {
-            let mut body = desired.body.clone();
-            if let Some(map) = body.as_object_mut() {
-                map.retain(|key, _| !OTHERWISE.contains(&key.as_str()));
-            }
-            let fields = values::fields(&body).into_iter();
+            let content = desired.body.as_object().into_iter().flatten();
+            let content = content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str()));
+            let fields = values::fields(content).into_iter();
             fields.map(|(path, _)| path.to_string()).collect()
         }
     }
