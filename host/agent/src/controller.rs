@@ -205,6 +205,12 @@ impl Controller {
         self
     }
 
+    /// Whether this replica leads, and its active revisions are those of the leader before. Until then it neither
+    /// judges nor publishes: it knows less than what is kept.
+    fn works(&self) -> bool {
+        self.leading.leads() && *self.current.borrow()
+    }
+
     /// The workqueues of all policies.
     pub(crate) fn queues(&self) -> Vec<Arc<Workqueue>> {
         self.queues.all()

@@ -25,6 +25,7 @@ impl Controller {
     /// nor the policy while it waits.
     pub(super) async fn follow_deselected(controller: Weak<Self>, queue: Weak<Workqueue>) {
         let (mut released, mut failures) = (false, 0);
+        let mut looked = None;
         loop {
             let Some((controller, queue)) = controller.upgrade().zip(queue.upgrade()) else {
                 return;
@@ -33,8 +34,11 @@ impl Controller {
                 return;
             }
             let may = controller.may_release(&queue);
-            released &= may;
+            // Another revision may select others, or set another finalizer.
+            let revision = queue.loaded().revision.id();
+            released &= may && looked == Some(revision);
             if may && !released {
+                looked = Some(revision);
                 released = controller.release_deselected(&queue).await;
                 failures = if released { 0 } else { failures + 1 };
             }
@@ -49,7 +53,7 @@ impl Controller {
 
     fn may_release(&self, queue: &Workqueue) -> bool {
         let is_held = queue.loaded().revision.policy.suspend;
-        self.leading.leads() && self.queues.are_complete() && !is_held
+        self.works() && self.queues.are_complete() && !is_held
     }
 
     /// Asks once; returns whether there is an answer, or it is certain that there will be none.

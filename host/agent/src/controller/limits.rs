@@ -9,6 +9,7 @@ mod there;
 
 use super::Controller;
 use super::queue::Queued;
+use super::workqueue::Workqueue;
 use crate::policies::active::Active;
 use crate::telemetry;
 use approved::ApprovedPlan;
@@ -142,7 +143,7 @@ impl Controller {
 
     /// Releases what may pass by now. True when anything is reconciled again for that.
     pub(crate) async fn release_withheld(&self, active: &Active) -> bool {
-        if !self.leading.leads() {
+        if !self.works() {
             return false;
         }
         self.learn_failing().await;
@@ -175,24 +176,32 @@ impl Controller {
     fn check_limits(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<LimitResult> {
         let queue = self.queue(policy)?;
         let loaded = queue.loaded();
+        let was_complete = self.limits.ledger(policy, |ledger| ledger.is_complete())?;
         let look = LimitCheck {
             policy,
             limits: &loaded.revision.policy.limits,
             revision: loaded.revision.id(),
             approved,
-            complete: queue.is_idle() && !self.is_unread(policy),
+            complete: was_complete || self.has_reconciled_all(&queue),
             now_seconds: self.clock.now_seconds(),
         };
         self.limits.ledger(policy, |ledger| ledger.check(&look))
     }
 
-    /// Whether a primary of the policy could not be read: then it is not known whether something is withheld for it.
-    fn is_unread(&self, policy: &str) -> bool {
+    /// Whether every primary of the policy is known, and its last reconcile could read it: only then it is known for
+    /// which of them nothing is withheld, and no guest fails.
+    fn has_reconciled_all(&self, queue: &Workqueue) -> bool {
+        let policy = &queue.loaded().revision.policy;
+        if !queue.is_idle() || self.connections.primaries_listed(policy, None).is_err() {
+            return false;
+        }
         let mut unread = false;
-        self.memory.each_result(policy, |_, last| {
+        self.memory.each_result(&queue.policy, |_, last| {
             unread |= last.end == End::Ended(Class::Unreachable);
         });
-        unread
+        let primaries = self.connections.primaries(policy).into_iter();
+        let mut keys = primaries.map(|primary| Key::new(&queue.policy, &primary));
+        !unread && keys.all(|key| self.memory.lock().results.contains_key(&key))
     }
 
     fn tell_limits(&self, policy: &Arc<str>, looked: &LimitResult) {
@@ -210,5 +219,26 @@ impl Controller {
         let reason = KnownReason::LimitReached;
         self.connections.warn_of_policy(policy, reason, &message);
         telemetry::tell_policy(policy, &PolicySignal::LimitReached { message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::session::of_case;
+    use crate::controller::Clock;
+
+    const POLICY: &str = "external-managed-kubeconfig";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_primary_without_a_result_is_not_taken_for_one_that_is_right() {
+        let (_folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        assert!(controller.has_reconciled_all(&queue));
+        assert_eq!(controller.faults(POLICY).primaries, 1);
+        // As after a start.
+        controller.memory.lock().results.clear();
+        assert!(queue.is_idle() && !controller.has_reconciled_all(&queue));
+        assert_eq!(controller.faults(POLICY).primaries, 1);
     }
 }

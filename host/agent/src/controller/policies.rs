@@ -214,6 +214,7 @@ impl Controller {
         let mut leading = self.leading.clone();
         while leading.is_elected() {
             self.current.send_replace(false);
+            self.statuses.stand_by();
             // Fails only when nobody follows policies any more.
             let _ = ask.send(None);
             leading.gained().await;
@@ -260,8 +261,11 @@ impl Controller {
             .insert(Arc::clone(&policy), Arc::clone(&revision));
         self.watch(&active);
         let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
+        let mut current = self.current.subscribe();
         let trial = async {
             self.leading.clone().gained().await;
+            // Until then there are no results to compare with. Fails only when the agent ends.
+            drop(current.wait_for(|current| *current).await);
             let trial = tokio::time::timeout(TRIAL, self.trial(Arc::clone(&due.loaded)));
             let why = "the trial took longer than ten minutes";
             let late = || Trial {

@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_secs(30);
 /// The longest wait between two attempts to write what is left, so that free disk space is noticed soon.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long after the start a policy has no status published until all its primaries were reconciled once: counts of
+/// How long after this replica began to work a policy has no status published until all its primaries were reconciled once: counts of
 /// only some of them would raise false alarms.
 const START: Duration = Duration::from_secs(30);
 
@@ -42,7 +42,6 @@ const START: Duration = Duration::from_secs(30);
 pub(super) struct Statuses {
     policies: Mutex<Policies>,
     changed: Notify,
-    start: Instant,
     /// The statuses of primaries that could not be written, the newest of each.
     left: Mutex<BTreeMap<Key, (Report, String)>>,
     more_left: Notify,
@@ -56,6 +55,8 @@ pub(super) struct Policies {
     found: BTreeMap<String, PolicyStatus>,
     /// Policies whose newest status could not be written; that was logged.
     unwritten: BTreeSet<String>,
+    /// When this replica began to work, once it has published since.
+    began: Option<Instant>,
 }
 
 impl Default for Statuses {
@@ -63,7 +64,6 @@ impl Default for Statuses {
         Self {
             policies: Mutex::default(),
             changed: Notify::new(),
-            start: Instant::now(),
             left: Mutex::default(),
             more_left: Notify::new(),
         }
@@ -92,6 +92,11 @@ impl Statuses {
         let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == now;
         let since = top_failures.iter().find(same).map(|one| &one.since);
         parse_rfc3339(since.or_else(|| Some(&waiting.iter().find(as_waiting)?.since))?)
+    }
+
+    /// This replica does not work now; when it does so again, it knows no results of the primaries yet.
+    pub(super) fn stand_by(&self) {
+        self.lock().began = None;
     }
 
     /// Drops the unwritten statuses of a deleted policy.
@@ -176,7 +181,7 @@ impl Controller {
 
     /// Publishes the status of each of these policies whose status changed.
     fn publish_those(&self, wanted: impl Fn(&str) -> bool) {
-        if !self.leading.leads() || self.accounts.are_only_asked() {
+        if !self.works() || self.accounts.are_only_asked() {
             return;
         }
         let mut policies = self.statuses.lock();
@@ -185,14 +190,16 @@ impl Controller {
             last,
             found,
             unwritten,
+            began,
         } = &mut *policies;
+        let began = *began.get_or_insert_with(Instant::now);
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in catalogue.entries().filter(|(policy, _)| wanted(policy)) {
             // A policy without a queue waits for its connections.
             let looking = self
                 .queue(policy)
                 .map_or(entry.revision.is_some(), |queue| !queue.is_idle());
-            if looking && !last.contains_key(&**policy) && self.statuses.start.elapsed() < START {
+            if looking && !last.contains_key(&**policy) && began.elapsed() < START {
                 continue;
             }
             let before = last.get(&**policy).cloned();
@@ -346,4 +353,28 @@ fn unpublished(place: String, error: &io::Error) {
         reason: KnownReason::WriteFailed,
         message: error.to_string(),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::session::of_case;
+    use crate::controller::Clock;
+
+    const POLICY: &str = "external-managed-kubeconfig";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_leader_publishes_nothing_before_its_revisions_are_those_of_the_leader_before() {
+        let (_folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let publish = |current: bool| {
+            controller.current.send_replace(current);
+            controller.statuses.lock().last.clear();
+            controller.publish_policies();
+            controller.statuses.lock().last.contains_key(POLICY)
+        };
+        assert_eq!([false, true].map(publish), [false, true]);
+        // Nor does it judge what is withheld.
+        controller.current.send_replace(false);
+        assert!(!controller.release_withheld(&session.active).await);
+    }
 }

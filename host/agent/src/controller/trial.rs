@@ -195,10 +195,14 @@ impl Controller {
 
     /// The primaries of a policy that fail now by a fault of its guest.
     pub(crate) fn faults(&self, policy: &str) -> Faults {
-        Faults {
-            at_seconds: self.clock.now_seconds(),
-            ..faults_in(&self.memory, policy)
+        let mut faults = faults_in(&self.memory, policy);
+        faults.at_seconds = self.clock.now_seconds();
+        // After a start some have no result yet: a share of the others would be a larger one of all.
+        if let Some(queue) = self.queue(policy) {
+            let primaries = self.connections.primaries(&queue.loaded().revision.policy);
+            faults.primaries = faults.primaries.max(primaries.len());
         }
+        faults
     }
 
     /// What two passes found, against the results of the active revision.
@@ -214,10 +218,17 @@ impl Controller {
             let last = memory.results.get(key);
             last.map(|last| (fault(last).is_some(), is_unreachable(last)))
         };
+        // Under the active revision some may have no result yet, as after a start.
+        let is_busy = self.queue(policy).is_some_and(|queue| !queue.is_idle());
         let (mut faults, mut incomplete) = (Vec::new(), None);
         for (key, tried) in first {
-            let (faulty, unreachable) = live(key).unwrap_or_default();
-            let result = &tried.result;
+            let (result, live) = (&tried.result, live(key));
+            if live.is_none() && is_busy && fault(result).is_some() {
+                let why = format!("{}: it has no result yet to compare with", key.primary);
+                incomplete.get_or_insert((KnownReason::Trying, why));
+                continue;
+            }
+            let (faulty, unreachable) = live.unwrap_or_default();
             if is_unreachable(result) && !unreachable {
                 let why = format!("{}: {}", key.primary, result.message);
                 let reason = known(result).unwrap_or(KnownReason::ReadFailed);
@@ -238,16 +249,9 @@ impl Controller {
             let why = "the guest of the candidate fails now and then for many primaries";
             incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
         }
-        let planned = first.iter().map(|(key, tried)| PlannedPrimary {
-            key,
-            state: tried.result.state,
-            reason: tried.result.reason.as_str(),
-            message: &tried.result.message,
-            writes: &tried.account.writes,
-        });
         Trial {
             limited: limited(first),
-            plan: FleetPlan::of(policy, planned, Listed::default()),
+            plan: planned(policy, first),
             expected: Expected::default(),
             faults,
             unstable: Vec::new(),
@@ -257,6 +261,18 @@ impl Controller {
             late: false,
         }
     }
+}
+
+/// What a pass planned for the whole fleet.
+fn planned(policy: &str, tried: &BTreeMap<Key, TriedPrimary>) -> FleetPlan {
+    let planned = tried.iter().map(|(key, tried)| PlannedPrimary {
+        key,
+        state: tried.result.state,
+        reason: tried.result.reason.as_str(),
+        message: &tried.result.message,
+        writes: &tried.account.writes,
+    });
+    FleetPlan::of(policy, planned, Listed::default())
 }
 
 /// For how many primaries there is a kind of change that has a limit.

@@ -201,6 +201,11 @@ impl Failing {
         failed
     }
 
+    /// Whether anything of earlier is left that [`Self::complete`] would end.
+    pub fn awaits(&self) -> bool {
+        self.known && !self.earlier.is_empty()
+    }
+
     /// Every primary was reconciled: what is left of earlier is about primaries that are gone, or not asked about now.
     pub fn complete(&mut self) {
         if self.known {

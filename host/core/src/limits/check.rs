@@ -51,6 +51,11 @@ pub(super) struct Offer {
 }
 
 impl Ledger {
+    /// Whether every primary was reconciled since the start.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Checks what the time and what is approved let pass.
     pub fn check(&mut self, check: &LimitCheck<'_>) -> LimitResult {
         self.complete |= check.complete;

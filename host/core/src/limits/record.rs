@@ -37,10 +37,12 @@ impl LimitRecord {
         }
     }
 
-    /// Whether it is over for so long that it says nothing any more.
+    /// Whether it is over for so long that it says nothing any more. A stop lasts until it is approved or nothing is
+    /// withheld, so it says something for a month.
     pub fn is_old(&self, now_seconds: i64) -> bool {
         const DAY: i64 = 86_400;
-        now_seconds.saturating_sub(self.ends_seconds) > DAY
+        let days = if self.reached { 30 } else { 1 };
+        now_seconds.saturating_sub(self.ends_seconds) > days * DAY
     }
 
     /// Reads a record.

@@ -542,7 +542,13 @@ fn a_record_reads_back_and_holds_no_name() {
         r#"{"startedSeconds":1000,"endsSeconds":1600,"primaries":40,"reserved":{"elementsAdded":12},"approved":{},"reached":true}"#
     );
     assert!(LimitRecord::parse("{}").is_err() && LimitRecord::parse("").is_err());
-    assert!(!record.is_old(1_600) && record.is_old(90_000));
+    // A stop lasts for a month, and anything else for a day.
+    assert!(!record.is_old(90_000) && record.is_old(3_000_000));
+    let over = LimitRecord {
+        reached: false,
+        ..record
+    };
+    assert!(!over.is_old(1_600) && over.is_old(90_000));
 }
 
 proptest! {

@@ -159,7 +159,8 @@ impl Controller {
     /// Writes what changed of a policy since it was written; what cannot be written is tried again with the next look.
     pub(super) async fn save_failing(&self, policy: &Arc<str>) {
         let queue = self.queue(policy);
-        if queue.is_some_and(|queue| queue.is_idle() && !self.is_unread(policy)) {
+        let awaits = self.failing(policy, |failing| failing.awaits());
+        if queue.is_some_and(|queue| awaits && self.has_reconciled_all(&queue)) {
             self.failing(policy, Failing::complete);
         }
         let unsaved = || {

@@ -101,8 +101,9 @@ impl Controller {
             return;
         };
         let mut there = store.there.lock().await;
-        let Some(record) = record() else { return };
         let learnt = self.learn(store, &mut there).await.is_ok();
+        // Another replica may have recorded more meanwhile, which this one has just learnt.
+        let Some(record) = record() else { return };
         let written = learnt && self.write(store, &mut there, policy, &record).await.is_ok();
         there.known &= written;
         if written && let Some(kept) = self.limits.lock().get_mut(policy) {

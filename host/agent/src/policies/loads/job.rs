@@ -38,8 +38,8 @@ pub(in crate::policies) struct Job {
     pub(in crate::policies) recalls: bool,
     /// What lies where their components were loaded from, if these were not kept.
     pub(in crate::policies) earlier: Option<GatheredComponents>,
-    /// Whether the revision before the active one is still to be had, once that one is restored: it has to be pulled, or
-    /// the machine had too much to do.
+    /// Whether the revision before the active one is still to be had, once that one is restored: it has to be pulled,
+    /// or the machine had too much to do.
     pub(in crate::policies) lacks_before: bool,
     /// How far the restoring of the revision is that was active.
     pub(in crate::policies) restoring: Restoring,
