@@ -37,9 +37,10 @@ impl<T: Clone + PartialEq> Latest<T> {
         }
     }
 
-    /// Sets the value that is there already.
+    /// Sets the value that is there already: another writer has put it there. What was wanted before that may be older,
+    /// so it is wanted no more.
     pub fn found(&mut self, value: T) {
-        self.written = Some(value);
+        (self.written, self.wanted) = (Some(value), None);
     }
 
     /// Sets the value that should be there.

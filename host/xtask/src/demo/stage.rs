@@ -43,7 +43,7 @@ impl Stage {
     pub(super) fn set() -> Result<Self> {
         let workspace = workspace::read()?;
         progress::step(
-            "what comes, with its time on two cores: the guests (half a minute) and the agent (five minutes) are built, then the demo runs (ten seconds); the second time only the demo",
+            "what comes, with its time on two cores: the guests (a minute and a half) and the agent (six minutes) are built, then the demo runs (ten seconds); the second time only the demo",
         );
         timed("[1/3] building the guests", || {
             guests::run(&guests::Args::shipped_and(&workspace, CALM))

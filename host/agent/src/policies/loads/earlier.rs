@@ -40,14 +40,14 @@ pub(super) struct EarlierRevisions {
     /// The revision before it, where the faults of that one were watched. Without it the active one works on, and
     /// cannot be taken back.
     pub(super) before: Option<LoadedPolicy>,
-    /// Whether the revision before it may be restored later: the machine has too much to do now.
+    /// Whether the revision before it could not be restored now. It is tried once more after all else.
     pub(super) lacks_before: bool,
 }
 
 /// Restores what was active when the agent ended, and the revision before it.
 ///
 /// # Errors
-/// When another try may restore the active one, or one of them takes longer than the engine waits.
+/// When another try may restore the active one, or it takes longer than the engine waits.
 pub(super) fn restored(
     engine: &Engine,
     components: &Components,
@@ -63,15 +63,15 @@ pub(super) fn restored(
     let other =
         |record: &&RevisionRecord| newest.is_none_or(|newest| newest.revision.id() != record.id);
     let active = of(recorded.filter(other))?;
-    let (before, lacks_before) = match of(job.history.as_ref().and_then(watched_before)) {
-        // The active one does not wait for it.
-        Err(Unloaded::Refused(_)) => (None, true),
-        before => (before?, false),
-    };
+    let history = job.history.as_ref();
+    let history = history.filter(|history| components.are_watching(history));
+    let watched = history.and_then(watched_before);
+    // The active one does not wait for it.
+    let before = of(watched).unwrap_or_default();
     Ok(EarlierRevisions {
         active,
+        lacks_before: watched.is_some() && before.is_none(),
         before,
-        lacks_before,
     })
 }
 

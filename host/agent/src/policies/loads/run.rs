@@ -157,7 +157,6 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
     job.lacks_before |= lacks_before;
     let (Some(restored), Some(history)) = (restored, job.history.clone()) else {
         job.restoring = Restoring::Failed(is_unread);
-        job.lacks_before = false;
         return Ran::Again(Box::new(job));
     };
     job.restoring = Restoring::Done;

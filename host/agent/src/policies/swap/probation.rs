@@ -75,7 +75,13 @@ fn resumed(before: &LoadedPolicy, suspend: bool) -> Arc<LoadedPolicy> {
 
 impl Swap {
     /// Goes on to watch the faults of the active revision as that was kept, after a restart or a change of the leader.
+    /// Only the revision before it by the history may work again: this replica may have worked on another one.
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<LoadedPolicy>) {
+        let history = self.histories.get(name);
+        let previous = history.and_then(|history| history.previous());
+        if previous.is_none_or(|previous| previous.id != before.revision.id()) {
+            return;
+        }
         let works = self.good.get(name).map(|good| good.revision.id());
         let active = self.active_by_history(name);
         let kept = active.filter(|active| Some(active.id) == works);
@@ -89,7 +95,15 @@ impl Swap {
     }
 
     /// The policies whose active revision is new, so that its faults are watched.
-    pub(in crate::policies) fn on_probation(&self) -> Vec<Arc<str>> {
+    pub(in crate::policies) fn on_probation(&mut self) -> Vec<Arc<str>> {
+        // Another replica may judge otherwise meanwhile.
+        if !self.caught_up {
+            return Vec::new();
+        }
+        let mut all = std::mem::take(&mut self.probations);
+        // What is barred by now does not work again.
+        all.retain(|name, one| self.barred(name, &one.before.revision.id()).is_none());
+        self.probations = all;
         self.probations.keys().cloned().collect()
     }
 

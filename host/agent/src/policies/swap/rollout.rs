@@ -99,6 +99,7 @@ impl Swap {
         let is_kept = || kept.map_or_else(is_first, |kept| kept.id == id);
         let is_active = active == Some(id) || ((active.is_none() || recalled) && is_kept());
         match is_active || !self.rolls_out {
+            true if recalled => self.put_recalled(name, loaded),
             true => self.put_to_work(name, loaded),
             false => self.propose(name, loaded),
         }
@@ -117,7 +118,7 @@ impl Swap {
         drop(clusters);
         let suspends = |newest: &Newest| newest.written.iter().any(Written::suspends);
         let suspends = self.newest.get(name).is_some_and(suspends);
-        let mut changes = self.put_to_work(name, Arc::new(restored));
+        let mut changes = self.put_recalled(name, Arc::new(restored));
         if suspends {
             changes.extend(self.suspend(name));
         }
@@ -219,6 +220,21 @@ impl Swap {
                 ..(*loaded).clone()
             }),
         }
+    }
+
+    /// Puts a revision to work that another replica put to work: what this one worked on is not the revision before it.
+    pub(super) fn put_recalled(
+        &mut self,
+        name: &Arc<str>,
+        loaded: Arc<LoadedPolicy>,
+    ) -> PolicyChanges {
+        let before = self.good.get(name).map(|good| good.revision.id());
+        let is_other = before != Some(loaded.revision.id());
+        let changes = self.put_to_work(name, loaded);
+        if is_other {
+            self.probations.remove(name);
+        }
+        changes
     }
 
     /// Puts a revision to work that was loaded whole, and has that kept.

@@ -131,11 +131,12 @@ impl Swap {
             return PolicyChanges::new();
         };
         pending.running = None;
-        pending.late = if tried.trial.late {
-            pending.late + 1
-        } else {
-            0
-        };
+        // Another replica leads, or may have: it is tried anew once this one leads again.
+        if !self.caught_up {
+            pending.due = Some(Instant::now());
+            return PolicyChanges::new();
+        }
+        pending.late = (pending.late + 1) * u32::from(tried.trial.late);
         let revision = Arc::clone(&pending.loaded.revision);
         let verdict = verdict(self.good.get(&tried.policy), &revision, &tried);
         let stands = |gate, reason, message, trial| Candidate {
