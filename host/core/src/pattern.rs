@@ -1,13 +1,13 @@
 //! Patterns of names in a policy: `*` for any text, `{primary.namespace}` and `{primary.name}` for the primary's own,
 //! and [templates](template) that derive a name from it.
 
+mod covers;
 pub mod template;
 
 use crate::contract::AgentFacts;
 use crate::object::Object;
 use crate::reference::ObjectRef;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 pub use template::{PatternError, Wrong};
@@ -187,24 +187,6 @@ impl Pattern {
             .any(|part| !matches!(part, Part::Text(_) | Part::Star))
     }
 
-    /// Whether it matches every name that another pattern may match, whatever the primary: then a limit by both is a
-    /// limit by the other. Also false when that cannot be decided.
-    pub fn covers(&self, other: &Self) -> bool {
-        covers(&self.letters(), &other.letters())
-    }
-
-    /// The text letter by letter; every other part as it is.
-    fn letters(&self) -> Vec<Result<char, &Part>> {
-        let mut letters = Vec::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => letters.extend(text.chars().map(Ok)),
-                other => letters.push(Err(other)),
-            }
-        }
-        letters
-    }
-
     /// Whether it matches any name, whatever the primary.
     pub fn is_any(&self) -> bool {
         &*self.text == "*"
@@ -327,25 +309,6 @@ fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
         captured.templates.truncate(before.1);
     }
     false
-}
-
-/// Whether one covers the other, treating each part as a letter that only a star or the same part matches.
-fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
-    // The positions in `other` that the parts of `one` so far can reach, with every choice for stars.
-    let mut left = BTreeSet::from([0]);
-    for part in one {
-        left = match part {
-            Err(Part::Star) => {
-                (left.first().copied().unwrap_or(usize::MAX)..=other.len()).collect()
-            }
-            part => left
-                .into_iter()
-                .filter(|at| other.get(*at) == Some(part))
-                .map(|at| at + 1)
-                .collect(),
-        };
-    }
-    left.contains(&other.len())
 }
 
 impl Captures {

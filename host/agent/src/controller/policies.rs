@@ -190,8 +190,7 @@ impl Controller {
     /// for one that the object lacks.
     pub(crate) fn watch(&self, active: &Active) {
         self.connections.watch(|| {
-            // Taken first: what takes the place of a revision after that is not in it, and the queue still has that
-            // one.
+            // Taken first: what replaces a revision after that is not in it, and the queue still has that one.
             let catalogue = active.catalogue();
             let replaced = self.queues().into_iter().filter_map(|queue| {
                 let next = active.loaded_of(&queue.policy);
@@ -214,7 +213,7 @@ impl Controller {
         let mut leading = self.leading.clone();
         while leading.is_elected() {
             self.current.send_replace(false);
-            self.statuses.stand_by();
+            self.statuses.lock().began = None;
             // Fails only when nobody follows policies any more.
             let _ = ask.send(None);
             leading.gained().await;
@@ -261,11 +260,10 @@ impl Controller {
             .insert(Arc::clone(&policy), Arc::clone(&revision));
         self.watch(&active);
         let failed = |reason, why: &str| (Trial::failed(&policy, reason, why), None);
-        let mut current = self.current.subscribe();
         let trial = async {
             self.leading.clone().gained().await;
-            // Until then there are no results to compare with. Fails only when the agent ends.
-            drop(current.wait_for(|current| *current).await);
+            // Until then there are no results to compare with.
+            drop(self.current.subscribe().wait_for(|now| *now).await);
             let trial = tokio::time::timeout(TRIAL, self.trial(Arc::clone(&due.loaded)));
             let why = "the trial took longer than ten minutes";
             let late = || Trial {

@@ -34,8 +34,8 @@ const QUIET: Duration = Duration::from_secs(30);
 /// The longest wait between two attempts to write what is left, so that free disk space is noticed soon.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long after this replica began to work a policy has no status published until all its primaries were reconciled once: counts of
-/// only some of them would raise false alarms.
+/// How long after this replica began to work a policy has no status published until all its primaries were reconciled
+/// once: counts of only some of them would raise false alarms.
 const START: Duration = Duration::from_secs(30);
 
 /// The policies and their last published statuses, and what is left to write.
@@ -55,8 +55,8 @@ pub(super) struct Policies {
     found: BTreeMap<String, PolicyStatus>,
     /// Policies whose newest status could not be written; that was logged.
     unwritten: BTreeSet<String>,
-    /// When this replica began to work, once it has published since.
-    began: Option<Instant>,
+    /// When this replica began to work, once it has published since; it knows no results of the primaries then.
+    pub(super) began: Option<Instant>,
 }
 
 impl Default for Statuses {
@@ -92,11 +92,6 @@ impl Statuses {
         let as_waiting = |one: &&WaitingStatus| (one.state, one.reason.as_str()) == now;
         let since = top_failures.iter().find(same).map(|one| &one.since);
         parse_rfc3339(since.or_else(|| Some(&waiting.iter().find(as_waiting)?.since))?)
-    }
-
-    /// This replica does not work now; when it does so again, it knows no results of the primaries yet.
-    pub(super) fn stand_by(&self) {
-        self.lock().began = None;
     }
 
     /// Drops the unwritten statuses of a deleted policy.
@@ -185,25 +180,19 @@ impl Controller {
             return;
         }
         let mut policies = self.statuses.lock();
-        let Policies {
-            catalogue,
-            last,
-            found,
-            unwritten,
-            began,
-        } = &mut *policies;
-        let began = *began.get_or_insert_with(Instant::now);
+        let all = &mut *policies;
+        let began = *all.began.get_or_insert_with(Instant::now);
         let watch_errors = self.connections.watch_errors();
-        for (policy, entry) in catalogue.entries().filter(|(policy, _)| wanted(policy)) {
+        for (policy, entry) in all.catalogue.entries().filter(|(policy, _)| wanted(policy)) {
             // A policy without a queue waits for its connections.
             let looking = self
                 .queue(policy)
                 .map_or(entry.revision.is_some(), |queue| !queue.is_idle());
-            if looking && !last.contains_key(&**policy) && began.elapsed() < START {
+            if looking && !all.last.contains_key(&**policy) && began.elapsed() < START {
                 continue;
             }
-            let before = last.get(&**policy).cloned();
-            let before = before.or_else(|| found.remove(&**policy));
+            let before = all.last.get(&**policy).cloned();
+            let before = before.or_else(|| all.found.remove(&**policy));
             let before = before.or_else(|| self.connections.policy_status(policy));
             let status = self.policy_status(policy, entry, &watch_errors, before.as_ref());
             // A status that differs only in times is not written: the earlier times stay.
@@ -211,15 +200,16 @@ impl Controller {
             let news = !before.as_ref().is_some_and(same);
             if news && let Err(error) = self.connections.publish_policy(policy, &status) {
                 // The next look compares with the earlier status, and so tries the write again.
-                last.extend(before.map(|before| (policy.to_string(), before)));
-                if unwritten.insert(policy.to_string()) {
+                all.last
+                    .extend(before.map(|before| (policy.to_string(), before)));
+                if all.unwritten.insert(policy.to_string()) {
                     unpublished(format!("the status of {policy}"), &error);
                 }
                 continue;
             }
-            unwritten.remove(&**policy);
+            all.unwritten.remove(&**policy);
             let published = before.filter(|_| !news).unwrap_or(status);
-            last.insert(policy.to_string(), published);
+            all.last.insert(policy.to_string(), published);
         }
     }
 

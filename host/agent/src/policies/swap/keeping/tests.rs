@@ -392,6 +392,35 @@ async fn what_fails_between_a_swap_and_the_first_look_counts_against_the_new_rev
 }
 
 #[tokio::test]
+async fn a_replica_judges_no_revision_while_another_one_may_lead_and_none_by_a_barred_one() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    let note = take_note(&mut swap);
+    keep(&mut swap, note).await;
+    let before = Arc::clone(&swap.good[&policy()]);
+    swap.exchange(written("b")).await;
+    pass(&mut swap);
+    tried(&mut swap, Expected::default());
+    let note = take_note(&mut swap);
+    keep(&mut swap, note).await;
+    assert_eq!(swap.on_probation(), [policy()]);
+    swap.stand_by();
+    assert!(swap.on_probation().is_empty());
+    swap.catch_up().await;
+    assert_eq!(swap.on_probation(), [policy()]);
+    swap.bar(
+        &policy(),
+        RevisionRecord::of(&before.revision),
+        "another replica did so",
+    );
+    assert!(swap.on_probation().is_empty());
+    // What this one worked on is not watched beside, unless it is the revision before by the history.
+    let active = Arc::clone(&swap.good[&policy()]);
+    swap.watch_on(&policy(), active);
+    assert!(swap.probations.is_empty());
+}
+
+#[tokio::test]
 async fn a_silent_registry_holds_up_no_other_one() {
     let (_folder, cluster) = place();
     let answer = r#"{"reason": "ComponentNotFound", "message": "it answers"}"#;
