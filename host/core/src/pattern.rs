@@ -193,25 +193,20 @@ impl Pattern {
     }
 
     fn matched(&self, name: &str, against: Against<'_>) -> Option<Captures> {
+        let mut slots = self.parts.iter().map(|part| slot(part, against));
         let mut rest = name;
-        for part in &self.parts {
-            match slot(part, against)? {
+        while let Some(next) = slots.next() {
+            match next? {
                 Slot::Text(text) => rest = rest.strip_prefix(&*text)?,
-                Slot::Star | Slot::Any(_) => return self.captured(name, against),
+                open => {
+                    let open = [Some(open)].into_iter().chain(slots);
+                    let open: Vec<Slot<'_>> = open.collect::<Option<_>>()?;
+                    let mut captured = Captures::default();
+                    return matches(&open, rest, &mut captured).then_some(captured);
+                }
             }
         }
         rest.is_empty().then(Captures::default)
-    }
-
-    /// The same for a pattern with stars, or with templates that stand for any name.
-    fn captured(&self, name: &str, against: Against<'_>) -> Option<Captures> {
-        let slots: Vec<Slot<'_>> = self
-            .parts
-            .iter()
-            .map(|part| slot(part, against))
-            .collect::<Option<_>>()?;
-        let mut captured = Captures::default();
-        matches(&slots, name, &mut captured).then_some(captured)
     }
 }
 

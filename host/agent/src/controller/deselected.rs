@@ -24,8 +24,7 @@ impl Controller {
     /// all policies are known: another one may set the same finalizer, and select them. Keeps neither the controller
     /// nor the policy while it waits.
     pub(super) async fn follow_deselected(controller: Weak<Self>, queue: Weak<Workqueue>) {
-        let (mut released, mut failures) = (false, 0);
-        let mut looked = None;
+        let (mut released, mut failures) = (None, 0);
         loop {
             let Some((controller, queue)) = controller.upgrade().zip(queue.upgrade()) else {
                 return;
@@ -36,16 +35,16 @@ impl Controller {
             let may = controller.may_release(&queue);
             // Another revision may select others, or set another finalizer.
             let revision = queue.loaded().revision.id();
-            released &= may && looked == Some(revision);
-            if may && !released {
-                looked = Some(revision);
-                released = controller.release_deselected(&queue).await;
-                failures = if released { 0 } else { failures + 1 };
+            released = released.filter(|of| may && *of == revision);
+            if may && released.is_none() {
+                let done = controller.release_deselected(&queue).await;
+                released = done.then_some(revision);
+                failures = if done { 0 } else { failures + 1 };
             }
             drop((controller, queue));
             let after = match released {
-                true => PACE,
-                false => Duration::from_millis(backoff::delay_ms(failures, u64::from(failures))),
+                Some(_) => PACE,
+                None => Duration::from_millis(backoff::delay_ms(failures, u64::from(failures))),
             };
             tokio::time::sleep(after).await;
         }

@@ -7,7 +7,7 @@ use super::desired::holds;
 use crate::digest::Digest;
 use crate::object::Object;
 use crate::policy::values;
-use crate::projection::path;
+use crate::projection::path::{self, Path};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -56,13 +56,17 @@ impl Kept {
     }
 }
 
+/// The fields of an object's content, with their values.
+pub fn content(object: &Object) -> Vec<(Path, &Value)> {
+    let content = object.body.as_object().into_iter().flatten();
+    values::fields(content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str())))
+}
+
 /// The fields that a step writes, with their values; of a new object all of its content.
 fn fields(step: &Step) -> Vec<(String, Value)> {
     match step {
         Step::Create { desired } => {
-            let content = desired.body.as_object().into_iter().flatten();
-            let content = content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str()));
-            let fields = values::fields(content).into_iter();
+            let fields = content(desired).into_iter();
             fields
                 .map(|(path, value)| (path.to_string(), value.clone()))
                 .collect()

@@ -63,9 +63,7 @@ pub(super) fn restored(
     let other =
         |record: &&RevisionRecord| newest.is_none_or(|newest| newest.revision.id() != record.id);
     let active = of(recorded.filter(other))?;
-    let history = job.history.as_ref();
-    let history = history.filter(|history| components.are_watching(history));
-    let watched = history.and_then(watched_before);
+    let watched = still_watched_before(components, job);
     // The active one does not wait for it.
     let before = of(watched).unwrap_or_default();
     Ok(EarlierRevisions {
@@ -79,6 +77,16 @@ pub(super) fn restored(
 pub(super) fn watched_before(history: &History) -> Option<&RevisionRecord> {
     let watched = history.active()?.probation.is_some();
     history.previous().filter(|_| watched)
+}
+
+/// The same, as long as they are watched.
+pub(super) fn still_watched_before<'j>(
+    components: &Components,
+    job: &'j Job,
+) -> Option<&'j RevisionRecord> {
+    let history = job.history.as_ref();
+    let history = history.filter(|history| components.are_watching(history));
+    history.and_then(watched_before)
 }
 
 /// Restores a revision; `None` when it cannot be restored.

@@ -1,7 +1,7 @@
 //! The revision before the active one, which may have to work again: where its registry has to be asked, or the machine
 //! has too much to do, that is done after all else is handed over, and nothing waits for it.
 
-use super::earlier::{tried, watched_before};
+use super::earlier::{still_watched_before, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
 use super::{Before, Job, JobResult, Ran, retry_at};
 use crate::policies::components::Components;
@@ -18,10 +18,7 @@ use transom_engine::Engine;
 
 /// Ends a job; it is queued once more for the revision before the active one, if that is still to be had.
 pub(super) fn after(components: &Components, job: Job, done: Box<JobResult>) -> Ran {
-    let history = job.history.as_ref();
-    let history = history.filter(|history| components.are_watching(history));
-    let is_lacking = job.lacks_before && history.and_then(watched_before).is_some();
-    if !is_lacking {
+    if !job.lacks_before || still_watched_before(components, &job).is_none() {
         return Ran::Done(done);
     }
     let mut job = job.following();
@@ -55,8 +52,7 @@ pub(super) fn restore(engine: &Engine, components: &Components, mut job: Job) ->
         Some((Err(Unloaded::Refused(refusal)), record)) => {
             let is_unread = read.is_incomplete() && !unkept_before(components, &job).is_empty();
             let may_pass = is_unread || refusal.reason == KnownReason::EngineBusy;
-            let again =
-                may_pass && (job.history.as_ref()).is_some_and(|one| components.are_watching(one));
+            let again = may_pass && still_watched_before(components, &job).is_some();
             if job.failures == 0 {
                 tell(&job, record, refusal, again);
             }

@@ -1,6 +1,6 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
-use super::earlier::{EarlierRevisions, earlier, restored, watched_before};
+use super::earlier::{EarlierRevisions, earlier, restored, still_watched_before, watched_before};
 use super::{Job, JobResult, Ran, Restored, Restoring, following};
 use crate::policies::cases::PassedCases;
 use crate::policies::components::{self, Components};
@@ -99,9 +99,7 @@ fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
 
 /// The components of the revision before the active one, if they were not kept and it may still have to work again.
 pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
-    let history = job.history.as_ref();
-    let history = history.filter(|history| components.are_watching(history));
-    let before = history.and_then(watched_before);
+    let before = still_watched_before(components, job);
     let unkept = before.map(|record| revisions::unkept(components, &job.wanted, record));
     unkept.unwrap_or_default()
 }
@@ -144,18 +142,18 @@ fn unrecalled(job: Job, refusal: Refusal) -> Ran {
 fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let nothing = GatheredComponents::default();
     let read = job.earlier.as_ref().unwrap_or(&nothing);
-    let (restored, before, lacks_before) = match restored(engine, components, &job, read, None) {
-        Ok(earlier) => (earlier.active, earlier.before, earlier.lacks_before),
+    let earlier = match restored(engine, components, &job, read, None) {
+        Ok(earlier) => earlier,
         Err(Unloaded::Slow) => return again(job),
         Err(Unloaded::Refused(busy)) => return unrecalled(job, busy),
     };
     let is_unread = read.is_incomplete();
-    if restored.is_some() {
+    if earlier.active.is_some() {
         keep_earlier(components, &job);
     }
     (job.earlier, job.slow) = (None, false);
-    job.lacks_before |= lacks_before;
-    let (Some(restored), Some(history)) = (restored, job.history.clone()) else {
+    job.lacks_before |= earlier.lacks_before;
+    let (Some(restored), Some(history)) = (earlier.active, job.history.clone()) else {
         job.restoring = Restoring::Failed(is_unread);
         return Ran::Again(Box::new(job));
     };
@@ -166,7 +164,7 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
         number: job.number,
         history,
         restored,
-        before,
+        before: earlier.before,
     };
     Ran::Restored(Box::new(restored), Box::new(job))
 }

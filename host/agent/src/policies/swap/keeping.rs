@@ -2,6 +2,7 @@
 //! works. A note says all that is to be kept, and is written until the history says so, too.
 
 use super::Swap;
+use super::probation::RunningProbation;
 use super::rollout::{PassedCandidate, Pending};
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
@@ -62,11 +63,11 @@ impl Swap {
             return Some(note);
         }
         let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
-        let good = self.good.get(name).map(|good| &good.revision);
+        let good = self.good.get(name).map(|good| &*good.revision);
         // A manifest that is not valid says nothing of how many are kept.
         let policy = newest.policy.as_ref().or(good.map(|good| &good.policy));
         let keep = policy.map(|policy| policy.spec.rollout.history);
-        let good = good.map(|good| RevisionRecord::of(good));
+        let good = good.map(RevisionRecord::of);
         let passed = newest
             .pending
             .as_ref()
@@ -220,7 +221,13 @@ impl Swap {
         loaded: Arc<LoadedPolicy>,
         passed: PassedCandidate,
     ) -> PolicyChanges {
+        let before = self.good.get(policy).cloned();
         let changes = self.put_to_work(policy, Arc::clone(&loaded));
+        let other = |before: &Arc<LoadedPolicy>| before.revision.id() != loaded.revision.id();
+        if let Some(before) = before.filter(other) {
+            let probation = RunningProbation::after(before);
+            self.probations.insert(Arc::clone(policy), probation);
+        }
         if let Some(probation) = self.probations.get_mut(policy) {
             probation.terms = passed.record.probation;
         }

@@ -147,12 +147,10 @@ impl Swap {
         let Some(newest) = self.newest.get_mut(name) else {
             return PolicyChanges::new();
         };
-        self.probations.remove(name);
         // A newer candidate may be the mend: it goes on.
         let pending = newest.pending.take();
         let pending = pending.filter(|one| one.loaded.revision.id() != failed.revision.id());
         let mut changes = self.put_to_work(name, before);
-        self.probations.remove(name);
         self.bar(name, RevisionRecord::of(&failed.revision), &why);
         let Some(pending) = pending else {
             changes.extend(self.refuse_barred(name, &failed, why));

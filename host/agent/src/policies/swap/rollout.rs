@@ -1,7 +1,6 @@
 //! Candidates: a new revision of an active policy is tried on the live objects before it becomes active, and waits for
 //! approval where its mode says so.
 
-use super::probation::RunningProbation;
 use super::trial::{RunningTrial, UNSTABLE};
 use super::{Newest, Swap};
 use crate::policies::active::{PolicyChanges, Rehearsed};
@@ -99,7 +98,6 @@ impl Swap {
         let is_kept = || kept.map_or_else(is_first, |kept| kept.id == id);
         let is_active = active == Some(id) || ((active.is_none() || recalled) && is_kept());
         match is_active || !self.rolls_out {
-            true if recalled => self.put_recalled(name, loaded),
             true => self.put_to_work(name, loaded),
             false => self.propose(name, loaded),
         }
@@ -118,7 +116,7 @@ impl Swap {
         drop(clusters);
         let suspends = |newest: &Newest| newest.written.iter().any(Written::suspends);
         let suspends = self.newest.get(name).is_some_and(suspends);
-        let mut changes = self.put_recalled(name, Arc::new(restored));
+        let mut changes = self.put_to_work(name, Arc::new(restored));
         if suspends {
             changes.extend(self.suspend(name));
         }
@@ -222,22 +220,8 @@ impl Swap {
         }
     }
 
-    /// Puts a revision to work that another replica put to work: what this one worked on is not the revision before it.
-    pub(super) fn put_recalled(
-        &mut self,
-        name: &Arc<str>,
-        loaded: Arc<LoadedPolicy>,
-    ) -> PolicyChanges {
-        let before = self.good.get(name).map(|good| good.revision.id());
-        let is_other = before != Some(loaded.revision.id());
-        let changes = self.put_to_work(name, loaded);
-        if is_other {
-            self.probations.remove(name);
-        }
-        changes
-    }
-
-    /// Puts a revision to work that was loaded whole, and has that kept.
+    /// Puts a revision to work that was loaded whole, and has that kept. The watch of the one before ends; that of this
+    /// one begins only where it is new, and not only new to this replica.
     pub(super) fn put_to_work(
         &mut self,
         name: &Arc<str>,
@@ -260,10 +244,8 @@ impl Swap {
         }
         let shadows = self.rolls_out && newest.written.iter().any(Written::shadows);
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
-        let other = |before: &Arc<LoadedPolicy>| before.revision.id() != loaded.revision.id();
-        if let Some(before) = before.filter(other) {
-            self.probations
-                .insert(Arc::clone(name), RunningProbation::after(before));
+        if before.is_some_and(|before| before.revision.id() != loaded.revision.id()) {
+            self.probations.remove(name);
         }
         self.note(name);
         let works = match shadows {

@@ -77,7 +77,7 @@ impl Swap {
         }
         match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
             Some(loaded) => {
-                changes.extend(self.put_recalled(name, loaded));
+                changes.extend(self.put_to_work(name, loaded));
                 if let Some(before) = before {
                     self.watch_on(name, before);
                 }

@@ -12,8 +12,7 @@ use transom_core::digest::Digest;
 use transom_core::object::Object;
 use transom_core::plan::conditions::said;
 use transom_core::plan::form::is_kept;
-use transom_core::plan::{Step, WriteFailure};
-use transom_core::policy::values;
+use transom_core::plan::{Step, WriteFailure, kept};
 use transom_core::projection::path::{self, at};
 use transom_core::reference::ObjectRef;
 use transom_core::share::lock::MutexExt as _;
@@ -27,9 +26,6 @@ const STAMP: [(&str, &str); 6] = [
     ("annotations", labels::COMPONENT),
     ("annotations", labels::MANAGED_KEYS),
 ];
-
-/// The fields of a new object that are compared in another way, or not at all.
-const OTHERWISE: [&str; 4] = ["apiVersion", "kind", "metadata", "data"];
 
 /// The owned fields by path.
 type View = BTreeMap<String, Value>;
@@ -120,9 +116,7 @@ fn content(step: &Step, desired: &Object) -> Vec<String> {
             paths.cloned().collect()
         }
         _ => {
-            let content = desired.body.as_object().into_iter().flatten();
-            let content = content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str()));
-            let fields = values::fields(content).into_iter();
+            let fields = kept::content(desired).into_iter();
             fields.map(|(path, _)| path.to_string()).collect()
         }
     }

@@ -301,19 +301,26 @@ fn tried(swap: &mut Swap, expected: Expected) -> Expecting {
     expecting
 }
 
-/// A leader that ended once a revision was kept as the active one, and before the swap: that revision, and what its
-/// trial planned.
-async fn ended_before_swap(cluster: &Arc<dyn Cluster>) -> (Digest, Expecting) {
+/// A replica with a candidate that passed, and is kept with the next note.
+async fn with_passed(cluster: &Arc<dyn Cluster>, expected: Expected) -> (Swap, Digest, Expecting) {
     let mut swap = replica(cluster).await;
     let note = take_note(&mut swap);
     keep(&mut swap, note).await;
     swap.exchange(written("b")).await;
     let id = pass(&mut swap);
+    let expecting = tried(&mut swap, expected);
+    (swap, id, expecting)
+}
+
+/// A leader that ended once a revision was kept as the active one, and before the swap: that revision, and what its
+/// trial planned.
+async fn ended_before_swap(cluster: &Arc<dyn Cluster>) -> (Digest, Expecting) {
     let mark = Mark {
         asked: 1,
         planned: 2,
     };
-    let expecting = tried(&mut swap, Expected::of(BEGUN, [mark].into_iter()));
+    let expected = Expected::of(BEGUN, [mark].into_iter());
+    let (mut swap, id, expecting) = with_passed(cluster, expected).await;
     let note = take_note(&mut swap);
     let components = swap.loads.components().clone();
     let (_, kept) = keeper::keep(components, note, false).await;
@@ -371,13 +378,8 @@ async fn what_was_planned_is_compared_by_the_next_leader_and_forgotten_with_the_
 #[tokio::test]
 async fn what_fails_between_a_swap_and_the_first_look_counts_against_the_new_revision() {
     let (_folder, cluster) = place();
-    let mut swap = replica(&cluster).await;
-    let note = take_note(&mut swap);
-    keep(&mut swap, note).await;
+    let (mut swap, id, _) = with_passed(&cluster, Expected::default()).await;
     let before = works(&swap);
-    swap.exchange(written("b")).await;
-    let id = pass(&mut swap);
-    tried(&mut swap, Expected::default());
     let note = take_note(&mut swap);
     keep(&mut swap, note).await;
     assert_eq!(works(&swap), Some(id));
@@ -394,13 +396,8 @@ async fn what_fails_between_a_swap_and_the_first_look_counts_against_the_new_rev
 #[tokio::test]
 async fn a_replica_judges_no_revision_while_another_one_may_lead_and_none_by_a_barred_one() {
     let (_folder, cluster) = place();
-    let mut swap = replica(&cluster).await;
-    let note = take_note(&mut swap);
-    keep(&mut swap, note).await;
+    let (mut swap, _, _) = with_passed(&cluster, Expected::default()).await;
     let before = Arc::clone(&swap.good[&policy()]);
-    swap.exchange(written("b")).await;
-    pass(&mut swap);
-    tried(&mut swap, Expected::default());
     let note = take_note(&mut swap);
     keep(&mut swap, note).await;
     assert_eq!(swap.on_probation(), [policy()]);
