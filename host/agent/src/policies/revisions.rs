@@ -30,9 +30,12 @@ pub(super) struct Revisions {
     clock: Clock,
     /// Held while they are listed.
     listing: tokio::sync::Mutex<()>,
-    /// The histories as they were listed or written last; listed anew when this agent becomes the leader.
-    known: Mutex<Option<BTreeMap<String, History>>>,
+    /// What is known of them, under the number of times that it was forgotten.
+    known: Mutex<(u64, KnownHistories)>,
 }
+
+/// The histories as they were listed or written last; listed anew when this agent becomes the leader.
+type KnownHistories = Option<BTreeMap<String, History>>;
 
 impl Revisions {
     /// Objects of this namespace.
@@ -82,17 +85,25 @@ impl Components {
             return Ok(None);
         };
         let _one = revisions.listing.lock().await;
-        if revisions.known.locked().is_none() {
+        loop {
+            let times = match &*revisions.known.locked() {
+                (_, Some(known)) => {
+                    let history = known.get(policy).cloned();
+                    return Ok(Some(history.unwrap_or_default().of_object(uid)));
+                }
+                (times, None) => *times,
+            };
             let Some(objects) = self.kept_objects(&revisions.namespace, ALL).await? else {
                 return Ok(None);
             };
             let histories = History::by_policy(&objects);
-            self.kept().use_histories(&histories);
-            *revisions.known.locked() = Some(histories);
+            let mut known = revisions.known.locked();
+            // A list that began before they were forgotten may lack what another agent kept since.
+            if known.0 == times {
+                self.kept().use_histories(&histories);
+                known.1 = Some(histories);
+            }
         }
-        let known = revisions.known.locked();
-        let history = known.as_ref().and_then(|known| known.get(policy).cloned());
-        Ok(Some(history.unwrap_or_default().of_object(uid)))
     }
 
     /// Whether the faults of the active revision are still watched, so that the one before it may have to work again.
@@ -104,7 +115,8 @@ impl Components {
     /// Has the histories listed anew.
     pub(super) fn forget_histories(&self) {
         if let Some(revisions) = &self.revisions {
-            *revisions.known.locked() = None;
+            let mut known = revisions.known.locked();
+            *known = (known.0 + 1, None);
         }
     }
 
@@ -112,7 +124,7 @@ impl Components {
     pub(super) fn forget_history(&self, policy: &str) {
         self.kept().forget(policy);
         if let Some(revisions) = &self.revisions
-            && let Some(known) = revisions.known.locked().as_mut()
+            && let Some(known) = revisions.known.locked().1.as_mut()
         {
             known.remove(policy);
         }
@@ -151,6 +163,7 @@ impl Components {
         let (Some(revisions), Local::At(cluster)) = (&self.revisions, self.local().await) else {
             return Ok(None);
         };
+        let times = revisions.known.locked().0;
         let namespace = &revisions.namespace;
         let unread = |reason, message| WriteFailure { reason, message };
         let (policy, uid) = (&*note.policy, note.uid.as_deref());
@@ -189,7 +202,9 @@ impl Components {
         let steps = history.forget_expected(revisions.clock.now_seconds(), place);
         write(&*cluster, policy, steps, &mut history).await?;
         self.kept().use_history(policy, &history);
-        if let Some(known) = revisions.known.locked().as_mut() {
+        if let (now, Some(known)) = &mut *revisions.known.locked()
+            && *now == times
+        {
             known.insert(policy.to_owned(), history.clone());
         }
         Ok(Some(history))

@@ -72,10 +72,12 @@ impl Swap {
             .pending
             .as_ref()
             .and_then(|pending| Some(pending.passed.as_ref()?.record.clone()));
-        // What works is not what should while the kept revision is being loaded.
-        let counts = |record: &RevisionRecord| {
-            !self.recalled.contains(name) && self.barred(name, &record.id).is_none()
-        };
+        // What works is not what should while the kept revision is being loaded. Where that cannot be read, the next one
+        // may take its place.
+        let recalled = self.recalled.contains(name);
+        let good = good.filter(|_| !recalled);
+        let passed = passed.filter(|_| !recalled || newest.unrestored);
+        let counts = |record: &RevisionRecord| self.barred(name, &record.id).is_none();
         Some(Note {
             uid: self.uid(&newest.written).map(str::to_owned),
             active: good.into_iter().chain(passed).filter(counts).collect(),

@@ -45,9 +45,12 @@ impl Swap {
         guests.map(|guest| guest.digest.to_string()).collect()
     }
 
-    /// Takes a history that was read to load a policy. When nothing of it is to be restored, what works here may be
-    /// kept.
-    fn take_read(&mut self, name: &Arc<str>, history: History) {
+    /// Takes a history that a load has read. When nothing of it is to be restored, what works here may be kept. A load
+    /// that began before this replica took over may have read what the leader before has changed since.
+    fn take_read(&mut self, name: &Arc<str>, number: u64, history: History) {
+        if number <= self.last_before && self.histories.contains_key(name) {
+            return;
+        }
         if history.active().is_none() && self.recalled.remove(name) {
             self.note(name);
         }
@@ -62,7 +65,7 @@ impl Swap {
         if newest.is_none_or(|newest| newest.number != given.number) {
             return PolicyChanges::new();
         }
-        self.take_read(&name, given.history);
+        self.take_read(&name, given.number, given.history);
         let mut changes = self.restore(&name, given.restored);
         changes.extend(self.narrow(&name));
         if let Some(before) = given.before {
@@ -96,6 +99,7 @@ impl Swap {
             return changes;
         };
         newest.loading = None;
+        newest.unrestored = done.unrestored;
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;
@@ -112,7 +116,7 @@ impl Swap {
             return changes;
         }
         if let Some(history) = done.history {
-            self.take_read(&name, history);
+            self.take_read(&name, done.number, history);
         }
         if let Some(restored) = done.restored {
             changes.extend(self.restore(&name, restored));

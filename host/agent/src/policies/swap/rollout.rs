@@ -85,7 +85,11 @@ impl Swap {
         {
             return self.refuse_barred(name, &loaded, why);
         }
-        let recalled = self.recalled.remove(name);
+        // A kept one that could not be read is tried again.
+        let recalled = match self.is_unrestored(name) {
+            true => self.recalled.contains(name),
+            false => self.recalled.remove(name),
+        };
         let kept = self.active_by_history(name);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
         // The first revision ever, or the one that is active by the history. One that was active and cannot be
@@ -96,11 +100,21 @@ impl Swap {
             automatic && records.all(|record| record.number == 0)
         };
         let is_kept = || kept.map_or_else(is_first, |kept| kept.id == id);
-        let is_active = active == Some(id) || ((active.is_none() || recalled) && is_kept());
+        let is_active = match recalled || active.is_none() {
+            true => is_kept(),
+            false => active == Some(id),
+        };
         match is_active || !self.rolls_out {
             true => self.put_to_work(name, loaded),
             false => self.propose(name, loaded),
         }
+    }
+
+    /// Whether the kept revision of a policy could not be read, and is tried again.
+    pub(super) fn is_unrestored(&self, name: &str) -> bool {
+        self.newest
+            .get(name)
+            .is_some_and(|newest| newest.unrestored)
     }
 
     /// Puts the revision to work that was active when the agent ended.
@@ -243,6 +257,7 @@ impl Swap {
             place.generation = None;
         }
         let shadows = self.rolls_out && newest.written.iter().any(Written::shadows);
+        self.recalled.remove(name);
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         if before.is_some_and(|before| before.revision.id() != loaded.revision.id()) {
             self.probations.remove(name);

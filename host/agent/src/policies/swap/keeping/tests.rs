@@ -1,6 +1,7 @@
 //! Replicas of an agent that keep revisions of one policy in one folder.
 
 mod before;
+mod succession;
 
 use super::*;
 use crate::controller::Clock;

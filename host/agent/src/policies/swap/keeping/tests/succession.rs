@@ -1,0 +1,76 @@
+//! What a replica knows that takes over from another one.
+
+use super::*;
+
+/// The revision that is active by the history that a replica knows.
+fn known(swap: &Swap) -> Option<Digest> {
+    swap.active_by_history(&policy()).map(|active| active.id)
+}
+
+#[tokio::test]
+async fn a_load_that_began_before_a_succession_does_not_bring_back_an_older_history() {
+    let (_folder, cluster) = place();
+    let (mut before, mut after) = (replica(&cluster).await, replica(&cluster).await);
+    before.keep_notes().await;
+    let first = works(&before);
+    before.exchange(written("b")).await;
+    let second = pass(&mut before);
+    before.keep_notes().await;
+    after.stand_by();
+    after.catch_up().await;
+    // Loaded, and not taken yet.
+    let loaded = after.next().await;
+    let record = RevisionRecord::of(&before.good[&policy()].revision);
+    before.bar(&policy(), record, "it failed");
+    before.keep_notes().await;
+    assert_eq!(kept(&cluster).await, first);
+    after.stand_by();
+    after.catch_up().await;
+    after.finish(loaded);
+    assert_eq!((known(&after), works(&after)), (first, first));
+    assert!(after.barred(&policy(), &second).is_some());
+}
+
+#[tokio::test]
+async fn a_kept_revision_that_cannot_be_read_stays_active_until_the_next_one_passes() {
+    let (folder, cluster) = place();
+    let earlier = Arc::clone(&replica(&cluster).await.good[&policy()]);
+    let builtin = Location::Builtin("kubeconfig".to_owned());
+    let artifact = builtin.fetch(None, &GatheredComponents::default()).unwrap();
+    let file = folder.path().join("answer");
+    let head = json!({"manifest": format!("sha256:{}", "1".repeat(64))});
+    let bytes = [format!("{head}\n").as_bytes(), &artifact.bytes].concat();
+    std::fs::write(&file, bytes).unwrap();
+    let mut before = asking(&cluster, &format!("cat '{}'", file.display()));
+    before
+        .exchange(with_component(&policy(), "oci:registry.example/a:v1"))
+        .await;
+    before.keep_notes().await;
+    let active = works(&before);
+    assert!(active.is_some() && kept(&cluster).await == active);
+    // The other replica knows an earlier revision, and a newer manifest.
+    let no = json!({"reason": "RegistryUnavailable", "message": "no"});
+    let mut after = asking(&cluster, &format!("echo '{no}'"));
+    after.stand_by();
+    after.good.insert(policy(), Arc::clone(&earlier));
+    after.replace(written("c"));
+    after.catch_up().await;
+    settle(&mut after).await;
+    assert_eq!(
+        kept(&cluster).await,
+        active,
+        "the earlier one became active"
+    );
+    assert_eq!(works(&after), Some(earlier.revision.id()));
+    assert!(
+        after.newest[&policy()].retry.is_some(),
+        "it is not tried again"
+    );
+    let next = pass(&mut after);
+    after.keep_notes().await;
+    assert_eq!(
+        (kept(&cluster).await, works(&after)),
+        (Some(next), Some(next))
+    );
+    assert!(after.recalled.is_empty());
+}
