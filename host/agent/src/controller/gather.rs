@@ -105,6 +105,7 @@ impl Controller {
                 loaded: &admitted.loaded,
                 key: &work.key,
                 touched: Touched::new(&admitted, room),
+                first_round: None,
             };
             let read = reader.all().await;
             let touched = reader.touched;
@@ -139,6 +140,8 @@ struct Reader<'a> {
     loaded: &'a LoadedPolicy,
     key: &'a Key,
     touched: Touched,
+    /// What the guest asks for before it was shown anything, and as of when, where it was asked already.
+    first_round: Option<(i64, Requirement)>,
 }
 
 impl Reader<'_> {
@@ -159,7 +162,7 @@ impl Reader<'_> {
             return Err(unlocated);
         }
         if let Err(held) = policy.held(&primary).and_then(|()| self.ready(&primary)) {
-            self.locate(&primary);
+            drop(self.locate(&primary));
             return Err(held);
         }
         let observed = match policy.world.requires() {
@@ -241,7 +244,10 @@ impl Reader<'_> {
         let (mut kubeconfigs, mut secrets) = (Kubeconfigs::new(limits), Secrets::default());
         let room_before = self.touched.room.used();
         let (as_of, certain, targets, others) = loop {
-            let (as_of, asked) = self.require(&primary, &view, &inputs)?;
+            let (as_of, asked) = match self.first_round.take() {
+                Some(first) => first,
+                None => self.require(&primary, &view, &inputs)?,
+            };
             let certain = asked.target.clone();
             let data = controller.template_data(&primary);
             let policy = &self.loaded.revision.policy;

@@ -3,6 +3,7 @@
 use super::Reader;
 use std::sync::Arc;
 use std::time::Duration;
+use transom_core::contract::decide::Requirement;
 use transom_core::failure::Failure;
 use transom_core::inputs;
 use transom_core::inputs::seen::Seen;
@@ -31,21 +32,33 @@ fn located(targets: &[Claimed]) -> Result<(), Failure> {
     pending.map_or(Ok(()), Err)
 }
 
+/// What the guest of a located primary said.
+pub(super) struct Located {
+    /// The targets that it names.
+    targets: Vec<ObjectRef>,
+    /// What it asks for first, and as of when.
+    first_round: (i64, Requirement),
+}
+
 impl Reader<'_> {
     /// At a start nothing without a stamp is written before every primary of the policy is located. Until then a
-    /// primary of which nothing is known, and that has no output, is located and nothing else: what else is asked and
-    /// read now would be asked and read again.
+    /// primary that was not reconciled yet, and that wants something which does not bear its stamp, is located and
+    /// nothing else: what else is asked and read now would be asked and read again.
     pub(super) fn locate_only(&mut self, primary: &Arc<Object>) -> Option<Failure> {
         {
             let memory = self.controller.memory.lock();
-            let new = memory.ownership.expects(self.key) && !memory.knows(self.key);
+            let new = memory.ownership.expects(self.key) && !memory.results.contains_key(self.key);
             if !new || memory.ownership.remaining(&self.key.policy) < 2 {
                 return None;
             }
         }
-        let target = self.locate(primary)?.into_iter().next()?;
-        let ownership = &mut self.controller.memory.lock().ownership;
-        let Ownership::Pending { remaining } = ownership.decide(self.key, &target, None, false)
+        let located = self.locate(primary)?;
+        self.first_round = Some(located.first_round);
+        let memory = &mut *self.controller.memory.lock();
+        let mut targets = located.targets.into_iter();
+        let target = targets.find(|target| memory.outputs.owner(target) != Some(self.key))?;
+        let Ownership::Pending { remaining } =
+            memory.ownership.decide(self.key, &target, None, false)
         else {
             return None;
         };
@@ -54,15 +67,16 @@ impl Reader<'_> {
         Some(unlocated)
     }
 
-    /// Claims the targets of a primary, so that no other primary takes them meanwhile; returns them. When the guest
-    /// cannot name them, earlier claims stay. The guest of a suspended policy is not asked.
-    pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<Vec<ObjectRef>> {
+    /// Claims the targets of a primary, so that no other primary takes them meanwhile. When the guest cannot name them,
+    /// earlier claims stay. The guest of a suspended policy is not asked.
+    pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<Located> {
         let policy = &self.loaded.revision.policy;
         if !policy.has_targets() || policy.suspend {
             return None;
         }
         let view = inputs::primary(primary, &self.loaded.revision.decide).ok()?;
-        let (_, asked) = self.require(primary, &view, &[]).ok()?;
+        let first_round = self.require(primary, &view, &[]).ok()?;
+        let asked = first_round.1.clone();
         let data = self.controller.template_data(primary);
         let (targets, _) = policy.targets_of(&asked, &data);
         Rounds::default().answer(policy, &data, asked).ok()?;
@@ -75,7 +89,10 @@ impl Reader<'_> {
             .ownership
             .set(contender, claimed);
         self.controller.enqueue_released(released);
-        Some(targets)
+        Some(Located {
+            targets,
+            first_round,
+        })
     }
 
     /// Claims the targets that the guest names for the primary. True while primaries of the policy are not located yet.
@@ -101,7 +118,12 @@ impl Reader<'_> {
         targets: &[ObjectRef],
         waits: bool,
     ) -> Result<(), Failure> {
-        if waits {
+        let are_made = || {
+            let outputs = &self.controller.memory.lock().outputs;
+            let mut targets = targets.iter();
+            targets.all(|target| outputs.owner(target) == Some(self.key))
+        };
+        if waits && !are_made() {
             return located(&self.read_targets(primary, targets, waits).await?);
         }
         self.depend_on(targets);

@@ -26,6 +26,7 @@ impl Controller {
             loaded: &admitted.loaded,
             key: &admitted.work.key,
             touched,
+            first_round: None,
         };
         let read = reader.outputs_except(None, &[]).await;
         (reader.touched, read)
