@@ -4,7 +4,7 @@ use crate::ReadFailure;
 use crate::kubernetes::Server;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WatchStatus};
 use transom_core::contract::decide::Review;
@@ -19,6 +19,9 @@ use transom_core::watches::{Scope, Watches};
 
 /// The result of a read; `None` when the object does not exist.
 pub type ReadResult = Result<Option<Object>, ReadFailure>;
+
+/// Policies and their primaries whose status is kept; `None` for all primaries of a policy.
+pub type KeptStatuses = BTreeMap<String, Option<BTreeSet<ObjectRef>>>;
 
 /// The answer to a question about access.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,11 +151,7 @@ pub trait Cluster: Send + Sync {
 
     /// Drops what is published, or still to be written, about all policies and primaries except these. What an API
     /// server keeps about them goes with the `FleetPolicy` object, or expires.
-    fn retain(
-        &self,
-        policies: &BTreeSet<String>,
-        primaries: &BTreeSet<(String, ObjectRef)>,
-    ) -> io::Result<()>;
+    fn retain(&self, kept: &KeptStatuses) -> io::Result<()>;
 
     /// The API server, for what only an API server has: token reviews, webhooks, counts of requests.
     fn server(&self) -> Option<&Server>;

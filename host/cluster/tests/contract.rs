@@ -13,7 +13,7 @@ use transom_api::status::{PolicyStatus, PrimaryCounts};
 use transom_api::{API_VERSION, KIND, KnownReason, State};
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, Leading, Server};
-use transom_cluster::{Cluster, Patience};
+use transom_cluster::{Cluster, KeptStatuses, Patience};
 use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
@@ -289,7 +289,7 @@ async fn publishes_policies(side: &mut Side) -> Result<()> {
     side.remove(&ObjectRef::local(API_VERSION, KIND, None, "p"))
         .await?;
     while side.told().await? != "p is gone" {}
-    side.cluster.retain(&[].into(), &[].into())?;
+    side.cluster.retain(&KeptStatuses::new())?;
     same(side.cluster.policy_status("p"), None)
 }
 

@@ -125,7 +125,7 @@ async fn first(controller: &Arc<Controller>, active: &Active, screen: &Screen) {
     // Waits for policies that are still being loaded: the statuses of their primaries must not be removed.
     active.settled().await;
     controller.idle().await;
-    controller.tidy_status(&active.names());
+    controller.tidy_status(active);
     controller.publish_policies();
 }
 

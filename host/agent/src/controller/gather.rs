@@ -23,7 +23,7 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{PruneCandidate, Undesired};
 use transom_core::plan::{Claimed, Other, Step, TimeAdded};
 use transom_core::reference::ObjectRef;
-use transom_core::requirements::{self, NextRound, Rounds};
+use transom_core::requirements::{NextRound, Rounds};
 use transom_core::rollout::expected;
 use transom_core::work::Key;
 
@@ -244,10 +244,7 @@ impl Reader<'_> {
         let (mut kubeconfigs, mut secrets) = (Kubeconfigs::new(limits), Secrets::default());
         let room_before = self.touched.room.used();
         let (as_of, certain, targets, others) = loop {
-            let (as_of, asked) = match self.first_round.take() {
-                Some(first) => first,
-                None => self.require(&primary, &view, &inputs)?,
-            };
+            let (as_of, asked) = self.ask(&primary, &view, &inputs)?;
             let certain = asked.target.clone();
             let data = controller.template_data(&primary);
             let policy = &self.loaded.revision.policy;
@@ -329,25 +326,5 @@ impl Reader<'_> {
         let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
         let now_seconds = self.controller.clock.now_seconds();
         inputs::cross(found, described, now_seconds, secrets, &mut read)
-    }
-
-    /// What the guest asks for, and as of when.
-    fn require(
-        &self,
-        primary: &Object,
-        view: &Primary,
-        inputs: &[Input],
-    ) -> Result<(i64, Requirement), Failure> {
-        let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
-        let context = self.controller.context(described);
-        let as_of = context.now_seconds;
-        let call = guest.require(&self.loaded.limits, &context, view, inputs);
-        self.controller
-            .answer(self.loaded, self.key, "require", call)?
-            .map(|requirement| (as_of, requirement))
-            .map_err(|refusal| {
-                let data = self.controller.template_data(primary);
-                requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
-            })
     }
 }

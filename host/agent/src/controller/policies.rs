@@ -178,7 +178,7 @@ impl Controller {
         self.catalogue_changed(&catalogue, &changed);
         // From here on no status of a removed policy is published.
         if changes.iter().any(|(_, change)| *change == Removed) {
-            self.tidy_status(&active.names());
+            self.retain_policies(active.names());
         }
         if replaces {
             self.watch(active);

@@ -1,6 +1,8 @@
 //! Publishes the statuses of policies and primaries to the clusters: of a policy when it changes, as `core` computes
 //! it; of a primary when a reconcile ends, and what could not be written, as on a full disk, as soon as possible.
 
+mod retained;
+
 use super::Controller;
 use super::memory::LastResult;
 use crate::policies::objects;
@@ -313,19 +315,6 @@ impl Controller {
             let wait = backoff::delay_ms(failures, self.seeds.hash_one(failures));
             tokio::time::sleep(Duration::from_millis(wait).min(LONGEST)).await;
             failures = self.write_left().map_or(0, |_| failures + 1);
-        }
-    }
-
-    /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
-    pub(crate) fn tidy_status(&self, policies: &BTreeSet<String>) {
-        let primaries = {
-            let memory = self.memory.lock();
-            let keys = memory.results.keys();
-            keys.map(|key| (key.policy.to_string(), (*key.primary).clone()))
-                .collect()
-        };
-        for error in self.connections.retain_status(policies, &primaries) {
-            unpublished("status".to_owned(), &error);
         }
     }
 }

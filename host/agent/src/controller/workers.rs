@@ -283,7 +283,7 @@ mod tests {
         let status = folder.path().join(".transom/status").join(POLICY);
         assert_eq!(files(&status), 1);
         controller.remove_queue(POLICY);
-        controller.tidy_status(&BTreeSet::new());
+        controller.retain_policies(BTreeSet::new());
         assert_eq!(files(&status), 0);
         let causes = vec![Queued::Reconcile(Cause::Added)];
         controller

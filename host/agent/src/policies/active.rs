@@ -99,6 +99,15 @@ impl Active {
         self.lock().written.clone()
     }
 
+    /// Sets which policies are written, and what cannot be read.
+    #[cfg(test)]
+    pub(crate) fn found(&self, written: &[&str], broken: &[&str]) {
+        let known = &mut self.lock();
+        known.written = written.iter().map(ToString::to_string).collect();
+        let told = |place: &&str| ((*place).to_owned(), "it cannot be read".to_owned());
+        known.broken = broken.iter().map(told).collect();
+    }
+
     /// Sets how many policies are being loaded.
     pub(super) fn loading(&self, count: usize) {
         self.loading.send_replace(count);

@@ -7,7 +7,7 @@ use super::{Directory, load};
 use crate::kubernetes::Server;
 use crate::parallel::on_each;
 use crate::review;
-use crate::{AccessVerdict, Cluster, Patience, ReadFailure, ReadResult};
+use crate::{AccessVerdict, Cluster, KeptStatuses, Patience, ReadFailure, ReadResult};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -232,12 +232,8 @@ impl Cluster for Directory {
         status::policy_status(&self.shared, policy).ok().flatten()
     }
 
-    fn retain(
-        &self,
-        policies: &BTreeSet<String>,
-        primaries: &BTreeSet<(String, ObjectRef)>,
-    ) -> io::Result<()> {
-        status::retain(&self.shared, policies, primaries)
+    fn retain(&self, kept: &KeptStatuses) -> io::Result<()> {
+        status::retain(&self.shared, kept)
     }
 
     fn server(&self) -> Option<&Server> {

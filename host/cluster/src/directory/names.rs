@@ -37,13 +37,17 @@ pub(super) fn status_file(policy: &str, primary: &ObjectRef) -> PathBuf {
         .map_or("_cluster".to_owned(), |name| {
             segment(name).replace('.', "%2E")
         });
+    let name = format!("{namespace}.{}.yaml", segment(&primary.name));
+    status_folder(policy).join(name)
+}
+
+/// The folder of the statuses of a policy's primaries.
+pub(super) fn status_folder(policy: &str) -> PathBuf {
     let mut folder = segment(policy);
     if let Some(start) = folder.strip_suffix(".yaml") {
         folder = format!("{start}%2Eyaml");
     }
-    Path::new(STATUS)
-        .join(folder)
-        .join(format!("{namespace}.{}.yaml", segment(&primary.name)))
+    Path::new(STATUS).join(folder)
 }
 
 /// The file of a policy's own status.

@@ -5,8 +5,9 @@ mod file;
 mod unreadable;
 
 use super::SharedDirectory;
-use super::names::{policy_file, status_file};
+use super::names::{policy_file, status_file, status_folder};
 use super::own::{OwnFolder, STATUS, file_in};
+use crate::KeptStatuses;
 use file::{UntimedCondition, write};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
@@ -210,24 +211,30 @@ pub(super) fn reported(
     }))
 }
 
-/// Removes every status except the given ones.
-pub(super) fn retain(
-    shared: &SharedDirectory,
-    policies: &BTreeSet<String>,
-    primaries: &BTreeSet<(String, ObjectRef)>,
-) -> io::Result<()> {
+/// Removes every status except the given ones. While a file cannot be read, its primaries are not known: those of the
+/// given policies all stay.
+pub(super) fn retain(shared: &SharedDirectory, kept: &KeptStatuses) -> io::Result<()> {
     let Some(own) = &shared.own else {
         return Ok(());
     };
-    let mut kept: BTreeSet<PathBuf> = policies.iter().map(|policy| policy_file(policy)).collect();
-    kept.extend(
-        primaries
-            .iter()
-            .map(|(policy, primary)| status_file(policy, primary)),
-    );
+    let all_read = shared.store().unread().is_none();
+    let (mut files, mut folders) = (BTreeSet::new(), BTreeSet::new());
+    for (policy, primaries) in kept {
+        files.insert(policy_file(policy));
+        match primaries.as_ref().filter(|_| all_read) {
+            Some(primaries) => {
+                files.extend(primaries.iter().map(|one| status_file(policy, one)));
+            }
+            None => drop(folders.insert(status_folder(policy))),
+        }
+    }
+    let stays = |file: &Path| {
+        let folder = file.parent();
+        files.contains(file) || folder.is_some_and(|folder| folders.contains(folder))
+    };
     shared.published().clear();
     for file in status_files(own)? {
-        if !kept.contains(&file) {
+        if !stays(&file) {
             own.remove(&file)?;
         }
     }

@@ -5,11 +5,12 @@ use super::counts::{Purpose, RequestVerb};
 use super::millis;
 use super::send::{SendError, Sender};
 use super::write::failure;
+use crate::KeptStatuses;
 use http::Request;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::request::Error;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -122,9 +123,9 @@ impl PolicyStatuses {
 
     /// Every other policy was deleted. What is still to be written stays: a policy may be newer than the list, and the
     /// write to a deleted one ends by itself.
-    pub fn retain(&self, policies: &BTreeSet<String>) {
+    pub fn retain(&self, kept: &KeptStatuses) {
         self.entries(|all| {
-            all.retain(|policy, entry| policies.contains(policy) || entry.latest.left().is_some());
+            all.retain(|policy, entry| kept.contains_key(policy) || entry.latest.left().is_some());
         });
     }
 

@@ -1,7 +1,7 @@
 //! An API server as a replica uses it: it writes and publishes only while it leads.
 
 use super::{Events, Kubernetes, Leading, PolicyStatuses, SeenVersion, Task, WatchHealth};
-use crate::{AccessVerdict, Cluster, Patience, ReadFailure, ReadResult};
+use crate::{AccessVerdict, Cluster, KeptStatuses, Patience, ReadFailure, ReadResult};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
@@ -295,12 +295,8 @@ impl Cluster for Server {
         serde_json::from_value(status).ok()
     }
 
-    fn retain(
-        &self,
-        policies: &BTreeSet<String>,
-        _primaries: &BTreeSet<(String, ObjectRef)>,
-    ) -> io::Result<()> {
-        self.statuses.retain(policies);
+    fn retain(&self, kept: &KeptStatuses) -> io::Result<()> {
+        self.statuses.retain(kept);
         Ok(())
     }
 

@@ -110,7 +110,7 @@ fn work(directory: &Directory) {
     drop(directory.publish(&gone, ""));
     drop(directory.publish_policy("p", &PolicyStatus::default()));
     drop(directory.policy_status("p"));
-    drop(directory.retain(&["q".to_owned()].into(), &[].into()));
+    drop(directory.retain(&[("q".to_owned(), None)].into()));
     if let Some(made) = read(directory, &secret_ref("s")) {
         let gone = delete(made.reference, made.version);
         drop(apply(directory, vec![gone]));

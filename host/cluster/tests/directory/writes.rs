@@ -6,6 +6,7 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster as _;
@@ -421,21 +422,29 @@ fn deletes_a_status_with_its_primary() {
     };
     directory.publish(&gone, "").unwrap();
     directory.publish(&gone, "").unwrap();
-    directory
-        .retain(
-            &["p".to_owned()].into(),
-            &[("p".to_owned(), map_ref("b"))].into(),
-        )
-        .unwrap();
-    let left: Vec<_> = folder
-        .own_files()
-        .into_iter()
-        .map(|(path, _)| path.file_name().unwrap().to_owned())
-        .collect();
-    assert_eq!(
-        left,
-        [".gitignore", "n.b.yaml", "p.yaml"].map(std::ffi::OsString::from)
-    );
+    let left = |primaries: Option<&str>| {
+        let primaries = primaries.map(|one| [map_ref(one)].into());
+        directory
+            .retain(&[("p".to_owned(), primaries)].into())
+            .unwrap();
+        let name = |(path, _): (PathBuf, _)| path.file_name().unwrap().display().to_string();
+        folder.own_files().into_iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(left(None), [".gitignore", "n.b.yaml", "n.c.yaml", "p.yaml"]);
+    assert_eq!(left(Some("b")), [".gitignore", "n.b.yaml", "p.yaml"]);
+}
+
+#[test]
+fn a_status_stays_while_its_primary_may_be_in_a_file_that_cannot_be_read() {
+    let folder = Folder::new(&[("bad.yaml", "a: b: c")]);
+    let directory = folder.open();
+    let published = report(State::Failed, "broken", 0);
+    directory.publish(&published, "").unwrap();
+    let kept = [("p".to_owned(), Some([].into()))].into();
+    directory.retain(&kept).unwrap();
+    assert_eq!(status(&folder)["state"], "Failed");
+    directory.retain(&[].into()).unwrap();
+    assert!(!folder.path(STATUS_FILE).exists());
 }
 
 fn policy_status(reason: &str, since: &str) -> PolicyStatus {

@@ -45,7 +45,7 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Comm
     if would::is_asked_for(args) {
         would::print(&controller, screen).await;
     }
-    controller.tidy_status(&swap.active().names());
+    controller.tidy_status(swap.active());
     controller.publish_policies();
     let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
     controller.stop();

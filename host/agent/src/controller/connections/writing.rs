@@ -4,7 +4,7 @@ use super::Connections;
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
 use transom_api::status::PolicyStatus;
-use transom_cluster::Cluster;
+use transom_cluster::{Cluster, KeptStatuses};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
@@ -94,12 +94,8 @@ impl Connections {
     }
 
     /// Removes every status except these, on every cluster; returns the errors.
-    pub(crate) fn retain_status(
-        &self,
-        policies: &BTreeSet<String>,
-        primaries: &BTreeSet<(String, ObjectRef)>,
-    ) -> Vec<std::io::Error> {
-        let retained = self.all().map(|one| one.retain(policies, primaries));
+    pub(crate) fn retain_status(&self, kept: &KeptStatuses) -> Vec<std::io::Error> {
+        let retained = self.all().map(|one| one.retain(kept));
         retained.filter_map(Result::err).collect()
     }
 

@@ -33,7 +33,7 @@ fn located(targets: &[Claimed]) -> Result<(), Failure> {
 }
 
 /// What the guest of a located primary said.
-pub(super) struct Located {
+pub(super) struct LocatedTargets {
     /// The targets that it names.
     targets: Vec<ObjectRef>,
     /// What it asks for first, and as of when.
@@ -69,7 +69,7 @@ impl Reader<'_> {
 
     /// Claims the targets of a primary, so that no other primary takes them meanwhile. When the guest cannot name them,
     /// earlier claims stay. The guest of a suspended policy is not asked.
-    pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<Located> {
+    pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<LocatedTargets> {
         let policy = &self.loaded.revision.policy;
         if !policy.has_targets() || policy.suspend {
             return None;
@@ -89,7 +89,7 @@ impl Reader<'_> {
             .ownership
             .set(contender, claimed);
         self.controller.enqueue_released(released);
-        Some(Located {
+        Some(LocatedTargets {
             targets,
             first_round,
         })

@@ -1,10 +1,12 @@
-//! Reads what a guest needs, in the form that each need asks for, and records which changes of it count.
+//! Asks a guest what it needs, reads that in the form that each need asks for, and records which changes of it count.
 
 use super::Reader;
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_core::contract::Primary;
 use transom_core::contract::decide::{
-    Absence, Age, Form, InputValue, LabelTerm, LastOutcome, Member, Need, Query, Review, Wake, Who,
+    Absence, Age, Form, Input, InputValue, LabelTerm, LastOutcome, Member, Need, Query,
+    Requirement, Review, Wake, Who,
 };
 use transom_core::failure::Failure;
 use transom_core::inputs::Found;
@@ -16,12 +18,46 @@ use transom_core::inputs::sightings::MOST;
 use transom_core::object::Object;
 use transom_core::policy::EveryRule;
 use transom_core::reference::ObjectRef;
+use transom_core::requirements;
 use transom_core::watches::Scope;
 
 /// An object as it was read, and how long ago the agent saw a field of it change.
 type ObservedObject = (Option<Arc<Object>>, Option<Freshness>);
 
 impl Reader<'_> {
+    /// What the guest asks for in the next round, and as of when.
+    pub(super) fn ask(
+        &mut self,
+        primary: &Object,
+        view: &Primary,
+        inputs: &[Input],
+    ) -> Result<(i64, Requirement), Failure> {
+        match self.first_round.take() {
+            Some(first) => Ok(first),
+            None => self.require(primary, view, inputs),
+        }
+    }
+
+    /// What the guest asks for, and as of when.
+    pub(super) fn require(
+        &self,
+        primary: &Object,
+        view: &Primary,
+        inputs: &[Input],
+    ) -> Result<(i64, Requirement), Failure> {
+        let (guest, described) = (&self.loaded.decide, &self.loaded.revision.decide);
+        let context = self.controller.context(described);
+        let as_of = context.now_seconds;
+        let call = guest.require(&self.loaded.limits, &context, view, inputs);
+        self.controller
+            .answer(self.loaded, self.key, "require", call)?
+            .map(|requirement| (as_of, requirement))
+            .map_err(|refusal| {
+                let data = self.controller.template_data(primary);
+                requirements::refused(&self.loaded.revision.policy, &data, described, refusal)
+            })
+    }
+
     /// What was found for each need, in their order.
     pub(super) async fn read(&mut self, needs: Vec<Need>) -> Result<Vec<Found>, Failure> {
         let is_one = |need: &&Need| match need.form {

@@ -72,8 +72,8 @@ impl Swap {
             .pending
             .as_ref()
             .and_then(|pending| Some(pending.passed.as_ref()?.record.clone()));
-        // What works is not what should while the kept revision is being loaded. Where that cannot be read, the next one
-        // may take its place.
+        // What works is not what should while the kept revision is being loaded. Where that cannot be read, the next
+        // one may take its place.
         let recalled = self.recalled.contains(name);
         let good = good.filter(|_| !recalled);
         let passed = passed.filter(|_| !recalled || newest.unrestored);

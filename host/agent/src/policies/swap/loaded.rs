@@ -98,8 +98,7 @@ impl Swap {
         let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
             return changes;
         };
-        newest.loading = None;
-        newest.unrestored = done.unrestored;
+        (newest.loading, newest.unrestored) = (None, done.unrestored);
         // These fingerprints are older than the load, so a component that changed during it counts as changed.
         newest.fingerprints = done.fingerprints;
         newest.versions = done.versions;

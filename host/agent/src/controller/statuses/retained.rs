@@ -1,0 +1,69 @@
+//! Which published statuses stay: those of policies and primaries that may still be there.
+
+use super::unpublished;
+use crate::controller::Controller;
+use crate::policies::active::Active;
+use std::collections::BTreeSet;
+use transom_cluster::KeptStatuses;
+
+impl Controller {
+    /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
+    /// What belongs to a policy that does not work stays: its primaries were not looked at. While a place of policies
+    /// cannot be read, it is not known which those are.
+    pub(crate) fn tidy_status(&self, active: &Active) {
+        if !active.broken().is_empty() {
+            return;
+        }
+        let mut kept = KeptStatuses::new();
+        for policy in active.names() {
+            let primaries = self.queue(&policy).map(|_| BTreeSet::new());
+            kept.insert(policy, primaries);
+        }
+        for key in self.memory.lock().results.keys() {
+            if let Some(Some(primaries)) = kept.get_mut(&*key.policy) {
+                primaries.insert((*key.primary).clone());
+            }
+        }
+        self.retain_statuses(&kept);
+    }
+
+    /// Removes the status of all other policies.
+    pub(crate) fn retain_policies(&self, written: BTreeSet<String>) {
+        self.retain_statuses(&written.into_iter().map(|policy| (policy, None)).collect());
+    }
+
+    fn retain_statuses(&self, kept: &KeptStatuses) {
+        for error in self.connections.retain_status(kept) {
+            unpublished("status".to_owned(), &error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::session::of_case;
+    use crate::controller::Clock;
+
+    const POLICY: &str = "external-managed-kubeconfig";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_statuses_of_a_policy_that_does_not_work_stay() {
+        let (folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let files = || {
+            let folder = folder.path().join(".transom/status").join(POLICY);
+            std::fs::read_dir(folder).map_or(0, Iterator::count)
+        };
+        controller.memory.lock().results.clear();
+        session.active.found(&[], &["a.yaml"]);
+        controller.tidy_status(&session.active);
+        assert_eq!(files(), 1, "its policy may be there");
+        session.active.found(&[POLICY], &[]);
+        controller.remove_queue(POLICY);
+        controller.tidy_status(&session.active);
+        assert_eq!(files(), 1, "its primaries were not looked at");
+        session.active.found(&[], &[]);
+        controller.tidy_status(&session.active);
+        assert_eq!(files(), 0);
+    }
+}
