@@ -153,6 +153,9 @@ pub trait Cluster: Send + Sync {
     /// server keeps about them goes with the `FleetPolicy` object, or expires.
     fn retain(&self, kept: &KeptStatuses) -> io::Result<()>;
 
+    /// The same for one policy that is gone, and its primaries.
+    fn forget(&self, policy: &str) -> io::Result<()>;
+
     /// The API server, for what only an API server has: token reviews, webhooks, counts of requests.
     fn server(&self) -> Option<&Server>;
 }

@@ -140,8 +140,8 @@ struct Reader<'a> {
     loaded: &'a LoadedPolicy,
     key: &'a Key,
     touched: Touched,
-    /// What the guest asks for before it was shown anything, and as of when, where it was asked already.
-    first_round: Option<(i64, Requirement)>,
+    /// What the guest asks for before it was shown anything, and as of when, once it was asked.
+    first_round: Option<Result<(i64, Requirement), Failure>>,
 }
 
 impl Reader<'_> {
@@ -162,7 +162,9 @@ impl Reader<'_> {
             return Err(unlocated);
         }
         if let Err(held) = policy.held(&primary).and_then(|()| self.ready(&primary)) {
-            drop(self.locate(&primary));
+            if self.first_round.is_none() {
+                self.locate(&primary);
+            }
             return Err(held);
         }
         let observed = match policy.world.requires() {

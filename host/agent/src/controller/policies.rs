@@ -177,9 +177,7 @@ impl Controller {
         let changed = changes.iter().map(|(policy, _)| &**policy).collect();
         self.catalogue_changed(&catalogue, &changed);
         // From here on no status of a removed policy is published.
-        if changes.iter().any(|(_, change)| *change == Removed) {
-            self.retain_policies(active.names());
-        }
+        self.forget_removed(active, changes);
         if replaces {
             self.watch(active);
         }

@@ -256,7 +256,6 @@ mod tests {
     use super::*;
     use crate::command::session::of_case;
     use crate::controller::Clock;
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     const POLICY: &str = "external-managed-kubeconfig";
@@ -283,7 +282,7 @@ mod tests {
         let status = folder.path().join(".transom/status").join(POLICY);
         assert_eq!(files(&status), 1);
         controller.remove_queue(POLICY);
-        controller.retain_policies(BTreeSet::new());
+        controller.forget_status(POLICY);
         assert_eq!(files(&status), 0);
         let causes = vec![Queued::Reconcile(Cause::Added)];
         controller

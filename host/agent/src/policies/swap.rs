@@ -57,8 +57,6 @@ pub(crate) struct Swap {
     bars: BTreeMap<Arc<str>, BTreeMap<Digest, (RevisionRecord, String)>>,
     /// The policies whose kept revision is to take the place of the active one.
     recalled: BTreeSet<Arc<str>>,
-    /// The number of the last load that began before this replica took over from another one.
-    last_before: u64,
     /// The policies whose history may not say yet what is to be kept, and when to write it.
     notes: BTreeMap<Arc<str>, Instant>,
     /// Whether this replica knows what the leader before has kept; always without an election.
@@ -98,6 +96,8 @@ struct Newest {
     /// How many loads in a row could not read something. The refusal of the second and later ones is not reported
     /// again.
     unread: u32,
+    /// The number of the last load that began before its history was read or written otherwise.
+    history_at: u64,
     /// Whether its kept revision could not be read at the last load, which is tried again.
     unrestored: bool,
 }
@@ -122,7 +122,6 @@ impl Swap {
             histories: BTreeMap::new(),
             bars: BTreeMap::new(),
             recalled: BTreeSet::new(),
-            last_before: 0,
             notes: BTreeMap::new(),
             caught_up: true,
             gone: BTreeSet::new(),

@@ -236,6 +236,10 @@ impl Cluster for Directory {
         status::retain(&self.shared, kept)
     }
 
+    fn forget(&self, policy: &str) -> io::Result<()> {
+        status::forget(&self.shared, policy)
+    }
+
     fn server(&self) -> Option<&Server> {
         None
     }

@@ -228,17 +228,29 @@ pub(super) fn retain(shared: &SharedDirectory, kept: &KeptStatuses) -> io::Resul
             None => drop(folders.insert(status_folder(policy))),
         }
     }
-    let stays = |file: &Path| {
+    let is_gone = |file: &Path| {
         let folder = file.parent();
-        files.contains(file) || folder.is_some_and(|folder| folders.contains(folder))
+        !files.contains(file) && folder.is_none_or(|folder| !folders.contains(folder))
     };
     shared.published().clear();
-    for file in status_files(own)? {
-        if !stays(&file) {
-            own.remove(&file)?;
-        }
-    }
-    Ok(())
+    remove_all(own, is_gone)
+}
+
+/// Removes the status of a policy, and of its primaries.
+pub(super) fn forget(shared: &SharedDirectory, policy: &str) -> io::Result<()> {
+    let Some(own) = &shared.own else {
+        return Ok(());
+    };
+    let (file, folder) = (policy_file(policy), status_folder(policy));
+    shared.published().clear();
+    remove_all(own, |one| one == file || one.parent() == Some(&folder))
+}
+
+fn remove_all(own: &OwnFolder, is_gone: impl Fn(&Path) -> bool) -> io::Result<()> {
+    let files = status_files(own)?.into_iter();
+    files
+        .filter(|file| is_gone(file))
+        .try_for_each(|file| own.remove(&file))
 }
 
 /// Every status file, relative to the own folder.

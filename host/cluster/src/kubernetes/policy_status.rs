@@ -5,7 +5,6 @@ use super::counts::{Purpose, RequestVerb};
 use super::millis;
 use super::send::{SendError, Sender};
 use super::write::failure;
-use crate::KeptStatuses;
 use http::Request;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::request::Error;
@@ -121,11 +120,11 @@ impl PolicyStatuses {
         self.news.notify_one();
     }
 
-    /// Every other policy was deleted. What is still to be written stays: a policy may be newer than the list, and the
-    /// write to a deleted one ends by itself.
-    pub fn retain(&self, kept: &KeptStatuses) {
+    /// Every policy that is not kept was deleted. What is still to be written stays: a policy may be newer than the
+    /// list, and the write to a deleted one ends by itself.
+    pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.entries(|all| {
-            all.retain(|policy, entry| kept.contains_key(policy) || entry.latest.left().is_some());
+            all.retain(|policy, entry| is_kept(policy) || entry.latest.left().is_some());
         });
     }
 

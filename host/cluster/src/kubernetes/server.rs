@@ -296,7 +296,12 @@ impl Cluster for Server {
     }
 
     fn retain(&self, kept: &KeptStatuses) -> io::Result<()> {
-        self.statuses.retain(kept);
+        self.statuses.retain(|policy| kept.contains_key(policy));
+        Ok(())
+    }
+
+    fn forget(&self, policy: &str) -> io::Result<()> {
+        self.statuses.retain(|other| other != policy);
         Ok(())
     }
 

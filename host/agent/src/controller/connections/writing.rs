@@ -99,6 +99,12 @@ impl Connections {
         retained.filter_map(Result::err).collect()
     }
 
+    /// Removes the status of a policy that is gone, and of its primaries, on every cluster; returns the errors.
+    pub(crate) fn forget_status(&self, policy: &str) -> Vec<std::io::Error> {
+        let forgotten = self.all().map(|one| one.forget(policy));
+        forgotten.filter_map(Result::err).collect()
+    }
+
     /// Publishes the status of a policy on every cluster; returns the first error.
     pub(crate) fn publish_policy(
         &self,

@@ -3,7 +3,6 @@
 use super::Reader;
 use std::sync::Arc;
 use std::time::Duration;
-use transom_core::contract::decide::Requirement;
 use transom_core::failure::Failure;
 use transom_core::inputs;
 use transom_core::inputs::seen::Seen;
@@ -32,14 +31,6 @@ fn located(targets: &[Claimed]) -> Result<(), Failure> {
     pending.map_or(Ok(()), Err)
 }
 
-/// What the guest of a located primary said.
-pub(super) struct LocatedTargets {
-    /// The targets that it names.
-    targets: Vec<ObjectRef>,
-    /// What it asks for first, and as of when.
-    first_round: (i64, Requirement),
-}
-
 impl Reader<'_> {
     /// At a start nothing without a stamp is written before every primary of the policy is located. Until then a
     /// primary that was not reconciled yet, and that wants something which does not bear its stamp, is located and
@@ -52,10 +43,8 @@ impl Reader<'_> {
                 return None;
             }
         }
-        let located = self.locate(primary)?;
-        self.first_round = Some(located.first_round);
+        let mut targets = self.locate(primary)?.into_iter();
         let memory = &mut *self.controller.memory.lock();
-        let mut targets = located.targets.into_iter();
         let target = targets.find(|target| memory.outputs.owner(target) != Some(self.key))?;
         let Ownership::Pending { remaining } =
             memory.ownership.decide(self.key, &target, None, false)
@@ -67,16 +56,18 @@ impl Reader<'_> {
         Some(unlocated)
     }
 
-    /// Claims the targets of a primary, so that no other primary takes them meanwhile. When the guest cannot name them,
-    /// earlier claims stay. The guest of a suspended policy is not asked.
-    pub(super) fn locate(&self, primary: &Arc<Object>) -> Option<LocatedTargets> {
+    /// Claims the targets of a primary, so that no other primary takes them meanwhile; returns them. When the guest
+    /// cannot name them, earlier claims stay. The guest of a suspended policy is not asked.
+    pub(super) fn locate(&mut self, primary: &Arc<Object>) -> Option<Vec<ObjectRef>> {
         let policy = &self.loaded.revision.policy;
         if !policy.has_targets() || policy.suspend {
             return None;
         }
         let view = inputs::primary(primary, &self.loaded.revision.decide).ok()?;
-        let first_round = self.require(primary, &view, &[]).ok()?;
-        let asked = first_round.1.clone();
+        let asked = self.require(primary, &view, &[]);
+        let first = asked.as_ref().ok().map(|(_, asked)| asked.clone());
+        self.first_round = Some(asked);
+        let asked = first?;
         let data = self.controller.template_data(primary);
         let (targets, _) = policy.targets_of(&asked, &data);
         Rounds::default().answer(policy, &data, asked).ok()?;
@@ -89,10 +80,7 @@ impl Reader<'_> {
             .ownership
             .set(contender, claimed);
         self.controller.enqueue_released(released);
-        Some(LocatedTargets {
-            targets,
-            first_round,
-        })
+        Some(targets)
     }
 
     /// Claims the targets that the guest names for the primary. True while primaries of the policy are not located yet.
@@ -111,7 +99,7 @@ impl Reader<'_> {
     }
 
     /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While
-    /// primaries are not located, what is decided of them may end the reconcile before.
+    /// primaries are not located, what is decided of targets without the primary's stamp may end the reconcile before.
     pub(super) async fn defer_targets(
         &mut self,
         primary: &Object,

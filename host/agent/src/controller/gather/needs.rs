@@ -33,7 +33,7 @@ impl Reader<'_> {
         inputs: &[Input],
     ) -> Result<(i64, Requirement), Failure> {
         match self.first_round.take() {
-            Some(first) => Ok(first),
+            Some(first) => first,
             None => self.require(primary, view, inputs),
         }
     }

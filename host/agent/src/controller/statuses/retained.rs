@@ -4,7 +4,9 @@ use super::unpublished;
 use crate::controller::Controller;
 use crate::policies::active::Active;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use transom_cluster::KeptStatuses;
+use transom_core::catalogue::PolicyChange;
 
 impl Controller {
     /// Removes the status of policies and primaries that vanished while no agent was running. For the end of a start.
@@ -24,17 +26,25 @@ impl Controller {
                 primaries.insert((*key.primary).clone());
             }
         }
-        self.retain_statuses(&kept);
-    }
-
-    /// Removes the status of all other policies.
-    pub(crate) fn retain_policies(&self, written: BTreeSet<String>) {
-        self.retain_statuses(&written.into_iter().map(|policy| (policy, None)).collect());
-    }
-
-    fn retain_statuses(&self, kept: &KeptStatuses) {
-        for error in self.connections.retain_status(kept) {
+        for error in self.connections.retain_status(&kept) {
             unpublished("status".to_owned(), &error);
+        }
+    }
+
+    /// Removes the statuses of policies that are gone.
+    pub(crate) fn forget_removed(&self, active: &Active, changes: &[(Arc<str>, PolicyChange)]) {
+        let written = active.names();
+        for (policy, change) in changes {
+            if *change == PolicyChange::Removed && !written.contains(&**policy) {
+                self.forget_status(policy);
+            }
+        }
+    }
+
+    /// Removes the status of a policy that is gone, and of its primaries.
+    pub(crate) fn forget_status(&self, policy: &str) {
+        for error in self.connections.forget_status(policy) {
+            unpublished(format!("status of {policy}"), &error);
         }
     }
 }
@@ -59,11 +69,25 @@ mod tests {
         controller.tidy_status(&session.active);
         assert_eq!(files(), 1, "its policy may be there");
         session.active.found(&[POLICY], &[]);
+        let queue = controller.queue(POLICY).unwrap();
         controller.remove_queue(POLICY);
         controller.tidy_status(&session.active);
         assert_eq!(files(), 1, "its primaries were not looked at");
-        session.active.found(&[], &[]);
+        controller.add_queue(queue);
         controller.tidy_status(&session.active);
+        assert_eq!(files(), 0, "its primary is gone");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_end_of_a_policy_takes_no_status_of_another_one() {
+        let (folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let folder = folder.path().join(".transom/status").join(POLICY);
+        let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
+        controller.memory.lock().results.clear();
+        controller.forget_status("another");
+        assert_eq!(files(), 1);
+        controller.forget_status(POLICY);
         assert_eq!(files(), 0);
     }
 }

@@ -181,6 +181,10 @@ impl Swap {
                 bars.retain(|id, _| !is_barred(id));
             }
             self.histories.insert(Arc::clone(policy), history);
+            let number = self.number;
+            if let Some(newest) = self.newest.get_mut(policy) {
+                newest.history_at = number;
+            }
         }
         if let Some((loaded, passed)) = passed {
             return self.put_passed(policy, loaded, passed);

@@ -45,10 +45,11 @@ impl Swap {
         guests.map(|guest| guest.digest.to_string()).collect()
     }
 
-    /// Takes a history that a load has read. When nothing of it is to be restored, what works here may be kept. A load
-    /// that began before this replica took over may have read what the leader before has changed since.
+    /// Takes a history that a load has read. When nothing of it is to be restored, what works here may be kept. What
+    /// was read or written since that load began counts more.
     fn take_read(&mut self, name: &Arc<str>, number: u64, history: History) {
-        if number <= self.last_before && self.histories.contains_key(name) {
+        let at = self.newest.get(name).map(|newest| newest.history_at);
+        if at.is_some_and(|at| number <= at) && self.histories.contains_key(name) {
             return;
         }
         if history.active().is_none() && self.recalled.remove(name) {

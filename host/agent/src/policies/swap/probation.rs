@@ -104,7 +104,10 @@ impl Swap {
         // What is barred by now does not work again.
         all.retain(|name, one| self.barred(name, &one.before.revision.id()).is_none());
         self.probations = all;
-        self.probations.keys().cloned().collect()
+        // Where another one is active by the history, what works here is not judged.
+        let watched = self.probations.keys();
+        let watched = watched.filter(|name| !self.recalled.contains(*name));
+        watched.cloned().collect()
     }
 
     /// Takes the faults of a policy whose active revision is new. Too many of them put the revision before it to work

@@ -100,10 +100,18 @@ impl Swap {
             automatic && records.all(|record| record.number == 0)
         };
         let is_kept = || kept.map_or_else(is_first, |kept| kept.id == id);
-        let is_active = match recalled || active.is_none() {
+        let is_active = match recalled && kept.is_some() || active.is_none() {
             true => is_kept(),
             false => active == Some(id),
         };
+        // A load that was repeated for the kept one brings the same candidate, which may have passed or failed by now.
+        let pending = self.newest.get(name).and_then(|one| one.pending.as_ref());
+        if recalled
+            && !is_active
+            && pending.is_some_and(|pending| pending.loaded.revision.id() == id)
+        {
+            return self.narrow(name);
+        }
         match is_active || !self.rolls_out {
             true => self.put_to_work(name, loaded),
             false => self.propose(name, loaded),

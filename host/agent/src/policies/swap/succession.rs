@@ -21,7 +21,9 @@ impl Swap {
     pub(in crate::policies) async fn catch_up(&mut self) -> (PolicyChanges, BTreeSet<Arc<str>>) {
         let (mut changes, mut is_listed) = (PolicyChanges::new(), true);
         self.caught_up = true;
-        self.last_before = self.number;
+        for newest in self.newest.values_mut() {
+            (newest.history_at, newest.unrestored) = (self.number, false);
+        }
         self.loads.components().forget_histories();
         // A policy that was written again since may have other revisions by now.
         self.gone.retain(|name| !self.newest.contains_key(name));

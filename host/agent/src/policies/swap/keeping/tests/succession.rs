@@ -66,6 +66,12 @@ async fn a_kept_revision_that_cannot_be_read_stays_active_until_the_next_one_pas
         after.newest[&policy()].retry.is_some(),
         "it is not tried again"
     );
+    // That does not try its candidate anew, which may have failed.
+    after.pending(&policy()).unwrap().due = None;
+    after.load(&policy());
+    settle(&mut after).await;
+    assert!(after.pending(&policy()).unwrap().due.is_none());
+    assert_eq!(kept(&cluster).await, active);
     let next = pass(&mut after);
     after.keep_notes().await;
     assert_eq!(
