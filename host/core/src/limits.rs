@@ -10,7 +10,7 @@ mod record;
 mod turn;
 
 pub use check::{LimitCheck, LimitResult};
-pub use kinds::{LimitedKinds, kind, kinds};
+pub use kinds::{LimitedKinds, kinds};
 pub use record::LimitRecord;
 
 use crate::digest::Digest;

@@ -365,6 +365,27 @@ mod tests {
         assert_eq!(index.set(anew, at), [], "said once");
     }
 
+    #[test]
+    fn what_a_primary_claims_stays_until_its_guest_has_said_all() {
+        let mut index = OwnershipIndex::default();
+        assert_eq!(index.set(contender("a", Some(1)), [target("demo")]), []);
+        assert_eq!(index.set(contender("b", Some(2)), [target("demo")]), []);
+        let wanted = |index: &OwnershipIndex| index.targets(&key("a")).map_or(0, BTreeSet::len);
+        assert_eq!(index.widen(contender("a", Some(1)), []), []);
+        assert_eq!(wanted(&index), 1);
+        assert_eq!(index.widen(contender("a", Some(1)), [target("other")]), []);
+        assert_eq!(wanted(&index), 2);
+        assert_eq!(index.set(contender("a", Some(1)), []), [key("b")]);
+        // Another primary of this name has nothing of it.
+        assert_eq!(index.set(contender("a", Some(1)), [target("demo")]), []);
+        let anew = Contender {
+            uid: "uid-a2".to_owned(),
+            ..contender("a", Some(3))
+        };
+        index.widen(anew, []);
+        assert_eq!(wanted(&index), 0);
+    }
+
     fn in_namespace(namespace: &str, name: &str) -> Contender {
         let mut reference = hosted(name);
         reference.namespace = Some(namespace.to_owned());

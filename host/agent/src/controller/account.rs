@@ -183,12 +183,12 @@ impl Accounts {
 
     /// Records what would be written; `before` are the primary and the objects that others made, as they were read.
     pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: &[Arc<Object>]) {
-        if self.holds == Holds::Steps {
-            self.change(key, |account| {
+        self.note(key, |account| {
+            account.limited.extend(limits::kinds(steps, before));
+            if self.holds == Holds::Steps {
                 account.steps.extend(steps.iter().cloned());
-                account.limited.extend(limits::kinds(steps, before));
-            });
-        }
+            }
+        });
     }
 
     /// Whether the effects of what would be written are recorded.

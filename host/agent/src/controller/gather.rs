@@ -252,7 +252,7 @@ impl Reader<'_> {
             let policy = &self.loaded.revision.policy;
             let (targets, others) = policy.targets_of(&asked, &data);
             let next = rounds.answer(policy, &data, asked)?;
-            let waits = self.claim(&primary, &targets);
+            let waits = self.claim(&primary, &targets, &next);
             let needs = match next {
                 NextRound::Complete(_) => {
                     let targets = self.read_targets(&primary, &targets, waits).await?;

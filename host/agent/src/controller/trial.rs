@@ -33,7 +33,6 @@ use transom_api::KnownReason;
 use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
-use transom_core::limits::{self, LimitedKinds};
 use transom_core::plan::fleet::{FleetPlan, Listed, PlannedPrimary};
 use transom_core::policy::Policy;
 use transom_core::rollout::expected::Expected;
@@ -279,10 +278,8 @@ fn planned(policy: &str, tried: &BTreeMap<Key, TriedPrimary>) -> FleetPlan {
 fn limited(tried: &BTreeMap<Key, TriedPrimary>) -> BTreeMap<Limited, u32> {
     let mut limited: BTreeMap<Limited, u32> = BTreeMap::new();
     for one in tried.values() {
-        let changes = one.account.writes.changes.iter();
-        let kinds: LimitedKinds = changes.filter_map(|one| limits::kind(one.verb)).collect();
-        for kind in kinds {
-            *limited.entry(kind).or_default() += 1;
+        for kind in &one.account.limited {
+            *limited.entry(*kind).or_default() += 1;
         }
     }
     limited

@@ -78,6 +78,8 @@ impl Cache {
         match self.latest(reference, |watched| watched.synced) {
             // It is there; what it says is not kept.
             Some(kept) if kept.content == KeptContent::Name => KnownObject::Unknown,
+            // The server was restored: a write at no version would overwrite whatever is there.
+            Some(kept) if kept.version.is_empty() => KnownObject::Unknown,
             Some(kept) => KnownObject::There(kept.version.clone(), kept.content.clone()),
             None if self.knows_all(reference) => KnownObject::Absent,
             None => KnownObject::Unknown,
@@ -529,6 +531,8 @@ mod tests {
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 80, "x"));
         assert!(cache.went_back(EXACT, "80").is_none() && cache.went_back(EXACT, "50").is_some());
+        // Nothing is written at the version that it had, nor at none.
+        assert_eq!(cache.find(&secret("made")), KnownObject::Unknown);
         cache.begin(EXACT);
         cache.put(EXACT, item("made", 40, "older"));
         cache.listed(EXACT, "50");

@@ -124,6 +124,18 @@ impl RequestFailure {
         }
     }
 
+    /// The same, but a kind that may be served is not missing: a proxy may answer for a server that has objects.
+    pub(super) fn certain(self) -> Self {
+        match (self.reason, self.next) {
+            (KnownReason::KindMissing, NextAttempt::Again) => self,
+            (KnownReason::KindMissing, _) => Self {
+                reason: KnownReason::ReadFailed,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// Whether the same request would be refused again.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(

@@ -116,8 +116,12 @@ impl Follow {
             let wait = backoff.wait(&cause);
             // A version that expired while the watch was away says nothing of its streams: the list that follows does.
             let told = backoff.tells(&cause) && !(cause.expired && before.is_some());
-            self.shared
-                .stopped(self.number, &cause, told, progress.since.is_some());
+            self.shared.stopped(
+                self.number,
+                &cause.certain(),
+                told,
+                progress.since.is_some(),
+            );
             tokio::time::sleep(wait).await;
         }
     }

@@ -34,7 +34,7 @@ fn of_step(step: &Step, before: &[Arc<Object>]) -> LimitedKinds {
 }
 
 /// The kind of change that an effect is, if it has a limit.
-pub fn kind(verb: EffectVerb) -> Option<Limited> {
+fn kind(verb: EffectVerb) -> Option<Limited> {
     match verb {
         EffectVerb::Created => None,
         EffectVerb::Updated => Some(Limited::ObjectsChanged),

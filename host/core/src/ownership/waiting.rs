@@ -1,6 +1,6 @@
 //! Who waits until it is known what the primaries of a policy want.
 
-use super::OwnershipIndex;
+use super::{Contender, OwnershipIndex};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
@@ -8,6 +8,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl OwnershipIndex {
+    /// Records targets that a primary wants before its guest has said all: what it claims already stays.
+    pub fn widen(
+        &mut self,
+        contender: Contender,
+        targets: impl IntoIterator<Item = ObjectRef>,
+    ) -> Vec<Key> {
+        let before = self.targets_of.get(&contender.key);
+        let stays = |target: &&ObjectRef| {
+            let claims = self.by_target.get(*target);
+            let before = claims.and_then(|claims| claims.contenders.get(&contender.key));
+            before.is_some_and(|before| !before.is_another(&contender))
+        };
+        let before: Vec<_> = before
+            .into_iter()
+            .flatten()
+            .filter(stays)
+            .cloned()
+            .collect();
+        self.claim(contender, targets.into_iter().chain(before))
+    }
+
     /// How many primaries of a policy have not been located since the start.
     pub fn remaining(&self, policy: &str) -> usize {
         self.unlocated.get(policy).map_or(0, BTreeSet::len)

@@ -10,7 +10,7 @@ use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
 use transom_core::plan::{Claimed, unlocated};
 use transom_core::reference::ObjectRef;
-use transom_core::requirements::Rounds;
+use transom_core::requirements::{NextRound, Rounds};
 use transom_core::stamp::Stamp;
 
 /// How long after its beginning a policy waits for the primaries of other policies that may want the same targets. Once
@@ -70,32 +70,43 @@ impl Reader<'_> {
         let asked = first?;
         let data = self.controller.template_data(primary);
         let (targets, _) = policy.targets_of(&asked, &data);
-        Rounds::default().answer(policy, &data, asked).ok()?;
-        let contender = Contender::of(self.key, Some(primary));
-        let claimed = targets.clone();
-        let released = self
-            .controller
-            .memory
-            .lock()
-            .ownership
-            .set(contender, claimed);
-        self.controller.enqueue_released(released);
+        let next = Rounds::default().answer(policy, &data, asked).ok()?;
+        self.set_claims(primary, &targets, &next);
         Some(targets)
     }
 
-    /// Claims the targets that the guest names for the primary. True while primaries of the policy are not located yet.
-    pub(super) fn claim(&mut self, primary: &Arc<Object>, targets: &[ObjectRef]) -> bool {
+    /// Records what a primary claims: as long as its guest has not said all, also what it claimed before or, if that is
+    /// not known, what bears its stamp.
+    fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], next: &NextRound) {
+        let contender = Contender::of(self.key, Some(primary));
+        let targets = targets.iter().cloned();
+        let mut lock = self.controller.memory.lock();
+        let memory = &mut *lock;
+        let released = if matches!(next, NextRound::Complete(_)) {
+            memory.ownership.set(contender, targets)
+        } else {
+            let new = memory.ownership.targets(self.key).is_none();
+            let made = memory.outputs.of(self.key).filter(|_| new).cloned();
+            memory.ownership.widen(contender, targets.chain(made))
+        };
+        drop(lock);
+        self.controller.enqueue_released(released);
+    }
+
+    /// Claims the targets that the guest names for the primary, all of them or some. True while primaries of the policy
+    /// are not located yet.
+    pub(super) fn claim(
+        &mut self,
+        primary: &Arc<Object>,
+        targets: &[ObjectRef],
+        next: &NextRound,
+    ) -> bool {
         let controller = self.controller;
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
-        let (released, waits) = {
-            let ownership = &mut controller.memory.lock().ownership;
-            let contender = Contender::of(self.key, Some(primary));
-            let released = ownership.set(contender, targets.iter().cloned());
-            (released, ownership.remaining(&self.key.policy) > 0)
-        };
-        controller.enqueue_released(released);
-        waits
+        self.set_claims(primary, targets, next);
+        let ownership = &controller.memory.lock().ownership;
+        ownership.remaining(&self.key.policy) > 0
     }
 
     /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While

@@ -7,6 +7,7 @@ use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::finalizer;
 use transom_core::plan::prune::Undesired;
+use transom_core::reference::ObjectRef;
 
 impl Reader<'_> {
     /// The primary. One outside the namespaces of the policy is gone for it, whether it exists or not, and the agent
@@ -47,6 +48,16 @@ impl Reader<'_> {
             );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
+        if self.is_in_another_version().await? {
+            let released = controller.memory.lock().ownership.remove(key);
+            controller.enqueue_released(released);
+            return Ok(Leftovers {
+                why: Undesired::SourceDeleted,
+                candidates: Vec::new(),
+                unread: None,
+                release: None,
+            });
+        }
         let policy = &self.loaded.revision.policy;
         let there = self.left(made).await?;
         if there.as_ref().is_some_and(|there| policy.is_about(there)) {
@@ -67,6 +78,25 @@ impl Reader<'_> {
                 release.filter(|_| !self.is_of_another_policy(&there))
             }),
         })
+    }
+
+    /// Whether the object is a primary in the version of its kind that the policy names now: what was made for it is
+    /// not left over then.
+    async fn is_in_another_version(&self) -> Result<bool, Failure> {
+        let (policy, primary) = (&self.loaded.revision.policy, &*self.key.primary);
+        let now = ObjectRef {
+            api_version: policy.primary.api_version.clone(),
+            ..primary.clone()
+        };
+        if now == *primary || now.group() != primary.group() || !policy.primary.admits(&now) {
+            return Ok(false);
+        }
+        let connections = &self.controller.connections;
+        let there = match connections.read(&now).await? {
+            None => connections.confirm(&now).await?,
+            there => there,
+        };
+        Ok(there.is_some_and(|there| policy.is_about(&there)))
     }
 
     /// Whether an object is a primary of another policy that sets the same finalizer.
