@@ -328,6 +328,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_certain_answer_says_that_a_kind_is_missing() {
+        let certain = RequestFailure::missing();
+        let of_a_proxy = RequestFailure {
+            next: NextAttempt::Relist,
+            ..RequestFailure::missing()
+        };
+        assert_eq!(certain.certain().reason, KnownReason::KindMissing);
+        assert_eq!(of_a_proxy.certain().reason, KnownReason::ReadFailed);
+    }
+
+    #[test]
     fn never_shows_text_from_other_programs() {
         let status = Status::failure("Authorization: Bearer abc", "Failed to parse error data")
             .with_code(502);
