@@ -183,8 +183,13 @@ impl Accounts {
 
     /// Records what would be written; `before` are the primary and the objects that others made, as they were read.
     pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: &[Arc<Object>]) {
-        self.note(key, |account| {
-            account.limited.extend(limits::kinds(steps, before));
+        if self.kept.is_none() || self.holds == Holds::Effects {
+            return;
+        }
+        // Not under the lock: kubeconfigs are compared.
+        let limited = limits::kinds(steps, before);
+        self.change(key, |account| {
+            account.limited.extend(limited);
             if self.holds == Holds::Steps {
                 account.steps.extend(steps.iter().cloned());
             }

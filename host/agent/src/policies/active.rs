@@ -99,6 +99,11 @@ impl Active {
         self.lock().written.clone()
     }
 
+    /// Whether a policy is written; it may be refused.
+    pub(crate) fn is_written(&self, policy: &str) -> bool {
+        self.lock().written.contains(policy)
+    }
+
     /// Sets which policies are written, and what cannot be read.
     #[cfg(test)]
     pub(crate) fn found(&self, written: &[&str], broken: &[&str]) {

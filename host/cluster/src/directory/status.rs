@@ -233,7 +233,11 @@ pub(super) fn retain(shared: &SharedDirectory, kept: &KeptStatuses) -> io::Resul
         !files.contains(file) && folder.is_none_or(|folder| !folders.contains(folder))
     };
     shared.published().clear();
-    remove_all(own, is_gone)
+    let mut all = status_files(own)?.into_iter();
+    all.try_for_each(|file| match is_gone(&file) {
+        true => own.remove(&file),
+        false => Ok(()),
+    })
 }
 
 /// Removes the status of a policy, and of its primaries.
@@ -241,16 +245,10 @@ pub(super) fn forget(shared: &SharedDirectory, policy: &str) -> io::Result<()> {
     let Some(own) = &shared.own else {
         return Ok(());
     };
-    let (file, folder) = (policy_file(policy), status_folder(policy));
     shared.published().clear();
-    remove_all(own, |one| one == file || one.parent() == Some(&folder))
-}
-
-fn remove_all(own: &OwnFolder, is_gone: impl Fn(&Path) -> bool) -> io::Result<()> {
-    let files = status_files(own)?.into_iter();
-    files
-        .filter(|file| is_gone(file))
-        .try_for_each(|file| own.remove(&file))
+    let mut files = files_in(own, &status_folder(policy))?;
+    files.push(policy_file(policy));
+    files.iter().try_for_each(|file| own.remove(file))
 }
 
 /// Every status file, relative to the own folder.
@@ -259,18 +257,19 @@ fn status_files(own: &OwnFolder) -> io::Result<Vec<PathBuf>> {
     for (name, kind) in own.entries(Path::new(STATUS))? {
         let path = Path::new(STATUS).join(name);
         match kind {
-            FileType::Directory => {
-                let inner = own
-                    .entries(&path)?
-                    .into_iter()
-                    .filter(|(_, kind)| kind.is_file());
-                files.extend(inner.map(|(name, _)| path.join(name)));
-            }
+            FileType::Directory => files.extend(files_in(own, &path)?),
             FileType::RegularFile => files.push(path),
             _ => {}
         }
     }
     Ok(files)
+}
+
+/// The files of a folder of the own one.
+fn files_in(own: &OwnFolder, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = own.entries(folder)?.into_iter();
+    let files = files.filter(|(_, kind)| kind.is_file());
+    Ok(files.map(|(name, _)| folder.join(name)).collect())
 }
 
 /// The bytes of an own file, up to `OWN_BYTES`: the agent writes no larger one.

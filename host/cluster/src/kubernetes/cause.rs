@@ -124,11 +124,15 @@ impl RequestFailure {
         }
     }
 
-    /// The same, but a kind that may be served is not missing: a proxy may answer for a server that has objects.
+    /// Whether the kind is certainly not served; otherwise a proxy may answer for a server that has objects.
+    pub(super) fn is_missing(&self) -> bool {
+        self.reason == KnownReason::KindMissing && self.next == NextAttempt::Again
+    }
+
+    /// The same, but a kind that may be served does not count as missing.
     pub(super) fn certain(self) -> Self {
-        match (self.reason, self.next) {
-            (KnownReason::KindMissing, NextAttempt::Again) => self,
-            (KnownReason::KindMissing, _) => Self {
+        match self.reason {
+            KnownReason::KindMissing if !self.is_missing() => Self {
                 reason: KnownReason::ReadFailed,
                 ..self
             },

@@ -65,7 +65,7 @@ impl SharedConnection {
             Ok(Err(UnfitAnswer::TooLarge)) => decode::too_large(),
             Ok(Err(late)) => late.cause().into(),
             Err(cause) if unserved(&cause) => RequestFailure::malformed().into(),
-            Err(cause) if cause.reason == KnownReason::KindMissing => return Ok(None),
+            Err(cause) if cause.is_missing() => return Ok(None),
             Err(cause) => cause.into(),
         };
         Err(failure(reference, &fault))
@@ -142,12 +142,7 @@ impl SharedConnection {
         labels: &Selector,
     ) -> Result<Vec<Object>, ReadFailure> {
         match self.metadata_of(place, labels).await {
-            // Only if that is certain: a proxy may answer for a server that has objects.
-            Err(cause)
-                if cause.reason == KnownReason::KindMissing && cause.next == NextAttempt::Again =>
-            {
-                Ok(Vec::new())
-            }
+            Err(cause) if cause.is_missing() => Ok(Vec::new()),
             Err(cause) => {
                 // The kind may have been removed since its path was resolved.
                 self.forget(place);

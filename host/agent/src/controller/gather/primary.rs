@@ -48,18 +48,12 @@ impl Reader<'_> {
             );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
-        if self.is_in_another_version().await? {
-            let released = controller.memory.lock().ownership.remove(key);
-            controller.enqueue_released(released);
-            return Ok(Leftovers {
-                why: Undesired::SourceDeleted,
-                candidates: Vec::new(),
-                unread: None,
-                release: None,
-            });
-        }
         let policy = &self.loaded.revision.policy;
-        let there = self.left(made).await?;
+        let nothing_left = self.is_in_another_version().await?;
+        let there = match nothing_left {
+            true => None,
+            false => self.left(made).await?,
+        };
         if there.as_ref().is_some_and(|there| policy.is_about(there)) {
             let message = format!(
                 "{} exists, although no watch event has reported it yet",
@@ -71,7 +65,10 @@ impl Reader<'_> {
         controller.enqueue_released(released);
         Ok(Leftovers {
             why: Undesired::SourceDeleted,
-            candidates: self.outputs_except(None, &[]).await?,
+            candidates: match nothing_left {
+                true => Vec::new(),
+                false => self.outputs_except(None, &[]).await?,
+            },
             unread: None,
             release: there.and_then(|there| {
                 let release = finalizer::release(policy, &there);

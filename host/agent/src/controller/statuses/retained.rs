@@ -33,9 +33,8 @@ impl Controller {
 
     /// Removes the statuses of policies that are gone.
     pub(crate) fn forget_removed(&self, active: &Active, changes: &[(Arc<str>, PolicyChange)]) {
-        let written = active.names();
         for (policy, change) in changes {
-            if *change == PolicyChange::Removed && !written.contains(&**policy) {
+            if *change == PolicyChange::Removed && !active.is_written(policy) {
                 self.forget_status(policy);
             }
         }
@@ -53,41 +52,42 @@ impl Controller {
 mod tests {
     use crate::command::session::of_case;
     use crate::controller::Clock;
+    use tempfile::TempDir;
 
     const POLICY: &str = "external-managed-kubeconfig";
+
+    /// The number of statuses of the policy's primaries.
+    fn files(folder: &TempDir) -> usize {
+        let folder = folder.path().join(".transom/status").join(POLICY);
+        std::fs::read_dir(folder).map_or(0, Iterator::count)
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_statuses_of_a_policy_that_does_not_work_stay() {
         let (folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
         let controller = &session.controller;
-        let files = || {
-            let folder = folder.path().join(".transom/status").join(POLICY);
-            std::fs::read_dir(folder).map_or(0, Iterator::count)
-        };
         controller.memory.lock().results.clear();
         session.active.found(&[], &["a.yaml"]);
         controller.tidy_status(&session.active);
-        assert_eq!(files(), 1, "its policy may be there");
+        assert_eq!(files(&folder), 1, "its policy may be there");
         session.active.found(&[POLICY], &[]);
         let queue = controller.queue(POLICY).unwrap();
         controller.remove_queue(POLICY);
         controller.tidy_status(&session.active);
-        assert_eq!(files(), 1, "its primaries were not looked at");
+        assert_eq!(files(&folder), 1, "its primaries were not looked at");
         controller.add_queue(queue);
         controller.tidy_status(&session.active);
-        assert_eq!(files(), 0, "its primary is gone");
+        assert_eq!(files(&folder), 0, "its primary is gone");
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn the_end_of_a_policy_takes_no_status_of_another_one() {
         let (folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
         let controller = &session.controller;
-        let folder = folder.path().join(".transom/status").join(POLICY);
-        let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
         controller.memory.lock().results.clear();
         controller.forget_status("another");
-        assert_eq!(files(), 1);
+        assert_eq!(files(&folder), 1);
         controller.forget_status(POLICY);
-        assert_eq!(files(), 0);
+        assert_eq!(files(&folder), 0);
     }
 }
