@@ -78,6 +78,8 @@ impl Cluster {
             log("kube-apiserver"),
             group,
         );
+        // It collects garbage less often, which saves a seventh of its CPU.
+        let apiserver = apiserver.with_variable("GOGC", "400");
         let flags = flags::etcd(folder.path(), ports, options.fsync);
         let etcd = Process::new("etcd", servers::binary("etcd")?, flags, log("etcd"), group);
         let cluster = Self {
