@@ -9,7 +9,8 @@ pub const POLICY: &str = "transom.dev/policy";
 /// Label, `true`: the object existed without ownership labels and was adopted. With it, a selector can tell created
 /// objects from adopted ones.
 pub const ADOPTED: &str = "transom.dev/adopted";
-/// Annotation: the primary that the object was created for, as JSON (cluster, apiVersion, kind, namespace, name, uid).
+/// Annotation: the primary that the object was created for, as JSON (cluster, apiVersion, kind, namespace, name, uid;
+/// on another connection also clusterUid).
 pub const SOURCE: &str = "transom.dev/source";
 /// Annotation: digest of the inputs of the last write; credential bytes are not part of it.
 pub const INPUTS: &str = "transom.dev/inputs";

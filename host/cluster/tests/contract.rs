@@ -22,7 +22,7 @@ use transom_core::policy::selector::Selector;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{End, Report};
-use transom_core::stamp::Stamp;
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::watches::{Keep, Scope, Watches};
 use transom_core::work::Key;
 use transom_test_cluster::{Objects, Options, wait};
@@ -405,7 +405,7 @@ impl Side {
     async fn create(&self, value: &str) -> Result<Step> {
         let (primary, mut body) = (self.there(&map_ref("a")).await?, map("made", value));
         let key = Key::new(&"p".into(), &primary.reference);
-        Stamp::of(&key, &primary, "inputs", "component").put(&mut body);
+        Stamp::of(&key, SourceRef::of(&primary, ""), "inputs", "component").put(&mut body);
         let desired = Object {
             reference: map_ref("made"),
             version: String::new(),

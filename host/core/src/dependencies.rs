@@ -3,9 +3,9 @@
 
 use crate::object::Object;
 use crate::reference::ObjectRef;
-use crate::stamp::Stamp;
+use crate::stamp::{SourceRef, Stamp};
 use crate::work::Key;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -95,13 +95,45 @@ pub struct Outputs {
     index: DependencyIndex,
     /// The keys that have an output.
     keys: BTreeSet<Key>,
+    /// The uids of clusters with primaries, by connection, as far as they are needed and known.
+    uids: BTreeMap<String, Arc<str>>,
 }
 
 impl Outputs {
     /// Records an object as it is now, stamped or not.
     pub fn observe(&mut self, object: &Object) {
         let stamp = Stamp::read(object);
-        self.record(&object.reference, stamp.map(|stamp| stamp.key()));
+        let ours = stamp.filter(|stamp| !self.is_of_another_cluster(object, &stamp.source));
+        self.record(&object.reference, ours.map(|stamp| stamp.key()));
+    }
+
+    /// Whether an agent of another cluster certainly made an object.
+    fn is_of_another_cluster(&self, object: &Object, source: &SourceRef) -> bool {
+        let cluster = &source.reference.cluster;
+        let uid = match object.reference.cluster == *cluster {
+            true => Some(""),
+            false => self.uids.get(cluster).map(|uid| &**uid),
+        };
+        !source.cluster_uid.is_empty() && uid.is_some_and(|uid| uid != source.cluster_uid)
+    }
+
+    /// Forgets an object that an agent of another cluster made. Before the uid of this one was known, it may have been
+    /// recorded.
+    pub fn leave(&mut self, object: &Object) {
+        let stamp = Stamp::read(object);
+        if stamp.is_some_and(|stamp| self.is_of_another_cluster(object, &stamp.source)) {
+            self.gone(&object.reference);
+        }
+    }
+
+    /// The uid of a cluster, if it is known.
+    pub fn uid(&self, cluster: &str) -> Option<Arc<str>> {
+        self.uids.get(cluster).cloned()
+    }
+
+    /// Records the uid of a cluster.
+    pub fn know(&mut self, cluster: &str, uid: &Arc<str>) {
+        self.uids.insert(cluster.to_owned(), Arc::clone(uid));
     }
 
     /// Records whom an object was made for; of another one nothing is kept.
@@ -193,6 +225,35 @@ mod tests {
         dependencies.remove(&key("a"));
         dependencies.remove(&key("b"));
         assert!(dependencies.readers.is_empty() && dependencies.reads.is_empty());
+    }
+
+    #[test]
+    fn what_an_agent_of_another_cluster_made_is_no_output() {
+        let made = |uid: &str| {
+            let mut there = target("demo");
+            there.cluster = "hub".to_owned();
+            let (mut body, mut stamp) = (json!({}), stamp("demo", "u"));
+            stamp.source.cluster_uid = uid.to_owned();
+            stamp.on(&there).put(&mut body);
+            object(there, body)
+        };
+        let mut outputs = Outputs::default();
+        let is_output = |outputs: &Outputs| outputs.of(&sample::key("demo")).count() == 1;
+        outputs.observe(&made("other"));
+        assert!(
+            is_output(&outputs),
+            "the uid of this cluster is not known yet"
+        );
+        outputs.know("local", &"here".into());
+        outputs.leave(&made("other"));
+        assert!(!is_output(&outputs));
+        outputs.observe(&made("other"));
+        assert!(!is_output(&outputs));
+        outputs.observe(&made("here"));
+        outputs.leave(&made("here"));
+        assert!(is_output(&outputs));
+        outputs.observe(&made("other"));
+        assert!(!is_output(&outputs), "it was taken over");
     }
 
     #[test]

@@ -157,6 +157,7 @@ pub fn of(policies: &[&Policy], asked: RightsRequest<'_>) -> Rights {
         needed.reads(policy);
         needed.asks(policy);
         needed.writes(policy);
+        needed.cluster(policy);
         if !asked.read_only {
             needed.events(policy);
         }
@@ -282,6 +283,21 @@ impl Needed<'_> {
         let because = because(policy, "spec.grant.finalizer".to_owned());
         for (scope, _) in plan::primary(policy, None) {
             self.scope(&scope, &[Verb::Get, Verb::Patch], &because);
+        }
+    }
+
+    /// What the policy makes or removes on other connections names the cluster of the primary by the uid of a namespace.
+    fn cluster(&mut self, policy: &Policy) {
+        if policy.primary.cluster != self.asked.connection {
+            return;
+        }
+        let namespace = CoveredObjects {
+            name: Some("kube-system".to_owned()),
+            ..CoveredObjects::all("", "namespaces")
+        };
+        for (index, _) in policy.marks_elsewhere() {
+            let line = format!("{} (the uid of the cluster)", plan::write_line(index));
+            self.add(namespace.clone(), &[Verb::List], because(policy, line));
         }
     }
 
@@ -530,6 +546,24 @@ mod tests {
             ]
         );
         assert_eq!(shown_for(("/cluster", json!("hub"))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_made_on_another_connection_needs_the_uid_of_the_cluster_of_the_primary() {
+        let listed = |verbs: Value, cluster: &str, connection: &str| {
+            let grant = json!([{"kind": "ConfigMap", "namespace": "n", "name": "{primary.name}", "verbs": verbs,
+                "fields": ["data.x"], "cluster": cluster}]);
+            let manifest = with(objects_manifest(), &[("/spec/grant/write", grant)]);
+            let rights = shown(&rights(&[manifest], connection, SecretReads::Strict));
+            let read = "*/namespaces./kube-system: list";
+            rights.iter().any(|right| right == read)
+        };
+        let makes = || json!(["create", "update"]);
+        assert!(listed(makes(), "hub", LOCAL));
+        assert!(!listed(makes(), "hub", "hub"));
+        assert!(!listed(makes(), LOCAL, LOCAL));
+        assert!(!listed(json!(["create"]), "hub", LOCAL), "it has no stamp");
+        assert!(!listed(json!(["patch"]), "hub", LOCAL), "others made it");
     }
 
     #[test]

@@ -116,6 +116,7 @@ pub(crate) fn stamp(name: &str, uid: &str) -> Stamp {
     let source = SourceRef {
         reference: hosted(name),
         uid: uid.to_owned(),
+        cluster_uid: String::new(),
     };
     Stamp {
         policy: "external".to_owned(),

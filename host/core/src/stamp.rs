@@ -16,6 +16,51 @@ pub struct SourceRef {
     /// Its uid, empty where the cluster gives none.
     #[serde(default)]
     pub uid: String,
+    /// The uid of its cluster, on an object that lies on another connection: agents of several clusters may write
+    /// there, and each has policies and primaries of the same names. Empty on other objects, and where the cluster has
+    /// none.
+    #[serde(
+        default,
+        rename = "clusterUid",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub cluster_uid: String,
+}
+
+impl SourceRef {
+    /// A primary as it is, on the cluster with this uid.
+    pub fn of(primary: &Object, cluster_uid: &str) -> Self {
+        Self {
+            reference: primary.reference.clone(),
+            uid: primary.uid().to_owned(),
+            cluster_uid: cluster_uid.to_owned(),
+        }
+    }
+
+    /// A primary that is gone.
+    pub fn gone(primary: &ObjectRef, cluster_uid: &str) -> Self {
+        Self {
+            reference: primary.clone(),
+            uid: String::new(),
+            cluster_uid: cluster_uid.to_owned(),
+        }
+    }
+
+    /// The uid of the cluster that the stamp of an object names: none on the connection of the primary.
+    fn uid_on(&self, object: &ObjectRef) -> &str {
+        match object.cluster == self.reference.cluster {
+            true => "",
+            false => &self.cluster_uid,
+        }
+    }
+
+    /// Whether the stamp of an object is from the cluster of this source, whichever primary it names. Of one that names
+    /// no cluster, as earlier agents put it, that is known only if it is of this very primary.
+    pub fn is_cluster_of(&self, object: &ObjectRef, stamp: &Stamp) -> bool {
+        let stamped = &stamp.source;
+        let same = !self.uid.is_empty() && self.uid == stamped.uid;
+        stamped.cluster_uid == self.uid_on(object) || stamped.cluster_uid.is_empty() && same
+    }
 }
 
 /// Which policy made an object, and from what. The digests are those of the last write of content.
@@ -33,13 +78,10 @@ pub struct Stamp {
 
 impl Stamp {
     /// The stamp for what a component decided for a primary from these inputs.
-    pub fn of(key: &Key, primary: &Object, inputs: &str, component: &str) -> Self {
+    pub fn of(key: &Key, source: SourceRef, inputs: &str, component: &str) -> Self {
         Self {
             policy: key.policy.to_string(),
-            source: SourceRef {
-                reference: primary.reference.clone(),
-                uid: primary.uid().to_owned(),
-            },
+            source,
             inputs: inputs.to_owned(),
             component: component.to_owned(),
         }
@@ -64,9 +106,19 @@ impl Stamp {
         Self::read(object).is_some_and(|stamp| stamp.policy == policy)
     }
 
-    /// Whether both were made by the same policy for the same primary.
-    pub fn same_owner(&self, other: &Self) -> bool {
-        self.policy == other.policy && self.source == other.source
+    /// Whether an object has the stamp of the same policy and primary already.
+    pub fn is_on(&self, object: &Object) -> bool {
+        Self::read(object).is_some_and(|there| {
+            let (ours, theirs) = (&self.source, &there.source);
+            self.policy == there.policy
+                && (&ours.reference, &ours.uid) == (&theirs.reference, &theirs.uid)
+                && ours.uid_on(&object.reference) == theirs.cluster_uid
+        })
+    }
+
+    /// Whether the stamp of an object is of this stamp's policy, and of its cluster.
+    pub fn is_policy_of(&self, object: &ObjectRef, there: &Self) -> bool {
+        self.policy == there.policy && self.source.is_cluster_of(object, there)
     }
 
     /// The policy and primary that it names; the uid may be one of an earlier primary of that name.
@@ -77,6 +129,13 @@ impl Stamp {
     /// Whether it names this policy and primary, whatever the uid.
     pub fn names(&self, key: &Key) -> bool {
         *self.policy == *key.policy && self.source.reference == *key.primary
+    }
+
+    /// The stamp as it is put on an object.
+    pub fn on(&self, object: &ObjectRef) -> Self {
+        let mut stamp = self.clone();
+        stamp.source.cluster_uid = self.source.uid_on(object).to_owned();
+        stamp
     }
 
     /// Puts the stamp on a body; every other label and annotation stays.
@@ -145,6 +204,7 @@ mod tests {
             source: SourceRef {
                 reference,
                 uid: "u1".to_owned(),
+                cluster_uid: String::new(),
             },
             inputs: "sha256:1".to_owned(),
             component: "sha256:2".to_owned(),
@@ -170,7 +230,52 @@ mod tests {
         );
         let object = object(body);
         assert_eq!(Stamp::read(&object), Some(stamp()));
+        assert!(stamp().is_on(&object));
         assert!(Stamp::is_of(&object, "p") && !Stamp::is_of(&object, "q"));
+    }
+
+    #[test]
+    fn on_another_connection_the_stamp_names_the_cluster_and_another_cluster_is_another_owner() {
+        let at = |uid: &str, cluster: &str| {
+            let mut stamp = stamp();
+            (stamp.source.uid, stamp.source.cluster_uid) = (uid.to_owned(), cluster.to_owned());
+            stamp
+        };
+        let mut there = ObjectRef::local("v1", "Secret", Some("n"), "s");
+        let here = there.clone();
+        there.cluster = "hub".to_owned();
+        let ours = at("u1", "here");
+        let made = |stamp: &Stamp, place: &ObjectRef| {
+            let mut object = object(json!({}));
+            object.reference = place.clone();
+            stamp.on(place).put(&mut object.body);
+            object
+        };
+        let named = |place| Stamp::read(&made(&ours, place)).unwrap().source.cluster_uid;
+        assert_eq!(
+            (named(&there), named(&here)),
+            ("here".to_owned(), String::new())
+        );
+        assert!(ours.is_on(&made(&ours, &there)) && ours.is_on(&made(&ours, &here)));
+        // Whether it is of this cluster, and whether it needs no other stamp.
+        for (stamp, of_cluster, is_right) in [
+            (at("u1", "here"), true, true),
+            (at("u2", "here"), true, false),
+            (at("u1", "other"), false, false),
+            // As earlier agents put it.
+            (at("u1", ""), true, false),
+            (at("u2", ""), false, false),
+        ] {
+            assert_eq!(ours.is_policy_of(&there, &stamp), of_cluster, "{stamp:?}");
+            assert_eq!(ours.is_on(&made(&stamp, &there)), is_right, "{stamp:?}");
+        }
+        // An agent of another cluster writes to this one.
+        assert!(!ours.is_policy_of(&here, &at("u1", "other")));
+        assert!(ours.is_policy_of(&here, &at("u2", "")));
+        // A folder may have no uid.
+        let folder = at("u1", "");
+        assert!(folder.is_policy_of(&there, &at("u2", "")));
+        assert!(!folder.is_policy_of(&there, &at("u2", "other")));
     }
 
     #[test]
@@ -184,11 +289,7 @@ mod tests {
         ] {
             let mut body = whole.clone();
             *body.pointer_mut(pointer).unwrap() = json!("x");
-            let read = Stamp::read(&object(body));
-            assert!(
-                read.is_none_or(|read| !read.same_owner(&stamp())),
-                "{pointer}"
-            );
+            assert!(!stamp().is_on(&object(body)), "{pointer}");
         }
     }
 }

@@ -21,7 +21,7 @@ use transom_core::policy::{check, manifest};
 use transom_core::projection::Declared;
 use transom_core::projection::path::Path;
 use transom_core::reference::{ObjectRef, dns};
-use transom_core::stamp::Stamp;
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::trigger::{self, Evaluator, LastSeen, Predicate};
 use transom_core::work::Key;
 
@@ -179,7 +179,7 @@ proptest! {
             primary: &object,
             targets: &[],
             others: &[],
-            stamp: &Stamp::of(&of, &object, "", ""),
+            stamp: &Stamp::of(&of, SourceRef::of(&object, ""), "", ""),
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,
         };

@@ -221,6 +221,7 @@ fn secrets() {
             source: SourceRef {
                 reference: hosted("demo"),
                 uid: "uid-demo".to_owned(),
+                cluster_uid: String::new(),
             },
             inputs: "sha256:inputs".to_owned(),
             component: "sha256:component".to_owned(),
@@ -504,12 +505,19 @@ fn prunes() {
             .iter()
             .map(candidate)
             .collect();
+        let source = SourceRef::gone(&hosted("demo"), "");
         let why = if text(given, "why") == "gone" {
             Undesired::SourceDeleted
         } else {
             Undesired::TargetMoved
         };
-        let pruned = prune::plan(&policy, &key("demo"), &candidates, &mut ownership, why);
+        let pruned = prune::plan(
+            &policy,
+            (&key("demo"), &source),
+            &candidates,
+            &mut ownership,
+            why,
+        );
         let mut all = shown(Ok(pruned.plan));
         if let Some(kept) = &pruned.kept {
             all["kept"] = refused(kept);

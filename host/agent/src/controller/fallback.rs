@@ -11,7 +11,7 @@ use transom_core::failure::failing::{self, Reaction};
 use transom_core::plan::desired::{Desired, Fields, Open};
 use transom_core::plan::prune::{Pruned, Undesired};
 use transom_core::plan::{self, Plan, TimeAdded};
-use transom_core::stamp::Stamp;
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
 
 impl Controller {
@@ -82,7 +82,7 @@ impl Controller {
             plan: removal,
             kept,
             shared,
-        } = self.undesired(&admitted, made);
+        } = self.undesired(&admitted, made, &touched.source());
         let kept = kept.or(shared);
         // These do not count as pruned: nothing is desired that they would have to wait for.
         plan.steps.extend(removal.steps);
@@ -115,7 +115,7 @@ impl Controller {
         let Some(primary) = &touched.primary else {
             return Ok(Plan::new(key, None));
         };
-        let stamp = Stamp::of(key, primary, "", "");
+        let stamp = Stamp::of(key, SourceRef::of(primary, ""), "", "");
         let wanting = self.wanting(admitted, primary, &stamp);
         let fields: Vec<_> = fields.iter().cloned().map(Desired::Fields).collect();
         let planned = plan::plan(&wanting, &fields, &self.memory.contentions)?;

@@ -147,6 +147,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn all(&mut self) -> Result<(Option<ObservedState>, Leftovers), Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
+        self.touched.cluster_uid = self.cluster_uid().await?;
         let primary = self.primary().await?;
         let Some(primary) = primary.filter(|there| policy.is_about(there)) else {
             return Ok((None, self.of_gone().await?));
@@ -303,7 +304,7 @@ impl Reader<'_> {
             if one.existing.is_none() && shown(found, &one.object).is_some() {
                 return Err(gone_since(&one.object));
             }
-            one.withheld = self.take_over(primary, one).await?;
+            one.withheld = self.take_over(one).await?;
         }
         let mut others = self.of_others(primary, others).await?;
         let made = targets.iter_mut().map(|one| &mut one.existing);

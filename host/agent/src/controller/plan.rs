@@ -14,7 +14,7 @@ use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
 use transom_core::reference::ObjectRef;
-use transom_core::stamp::Stamp;
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
 use transom_core::world::{Answer, Lowering};
 
@@ -101,7 +101,9 @@ impl Controller {
             let used = touched.room.used();
             touched.room.back(before + (used - before) / 2);
         }
-        let (removal, release, kept) = self.last(&admitted, &mut desires, gathered.undesired);
+        let source = touched.source();
+        let left = (gathered.undesired, &source);
+        let (removal, release, kept) = self.last(&admitted, &mut desires, left);
         let Desires {
             mut plan, fields, ..
         } = desires;
@@ -132,7 +134,7 @@ impl Controller {
         &self,
         admitted: &Admitted,
         desires: &mut Desires,
-        mut undesired: Leftovers,
+        (mut undesired, source): (Leftovers, &SourceRef),
     ) -> (Vec<Step>, Option<Step>, Option<Failure>) {
         let policy = &admitted.loaded.revision.policy;
         let release = desires.release.take().or(undesired.release.take());
@@ -142,7 +144,7 @@ impl Controller {
             .retain(|one| !partial && !made.contains(&one.object.reference));
         let is_left =
             undesired.why == Undesired::SourceDeleted && policy.own.prune == PruneSpec::Never;
-        let Pruned { plan, kept, shared } = self.undesired(admitted, undesired);
+        let Pruned { plan, kept, shared } = self.undesired(admitted, undesired, source);
         let kept = kept.or(desires.waits.take());
         let may_go = !policy.suspend && (is_left || kept.is_none());
         let kept = kept.or(desires.refused.take()).or(shared);
@@ -163,7 +165,7 @@ impl Controller {
         let answered = answer.waits(&lowering)?;
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
         let digest = digest.as_deref().unwrap_or_default();
-        let stamp = Stamp::of(&admitted.work.key, &observed.primary, digest, component);
+        let stamp = Stamp::of(&admitted.work.key, touched.source(), digest, component);
         let wanting = Wanting {
             targets: &observed.targets,
             others: &observed.others,
@@ -257,7 +259,8 @@ impl Controller {
         primary: &Object,
         fields: Vec<Fields>,
     ) -> Result<Plan, Failure> {
-        let stamp = Stamp::of(&admitted.work.key, primary, "", "");
+        let source = SourceRef::of(primary, "");
+        let stamp = Stamp::of(&admitted.work.key, source, "", "");
         let now_seconds = self.clock.now_seconds();
         let wanting = Wanting {
             time_added: TimeAdded::SetByUs(now_seconds),
@@ -288,7 +291,12 @@ impl Controller {
     }
 
     /// The removal of what is no longer desired.
-    pub(super) fn undesired(&self, admitted: &Admitted, leftovers: Leftovers) -> Pruned {
+    pub(super) fn undesired(
+        &self,
+        admitted: &Admitted,
+        leftovers: Leftovers,
+        source: &SourceRef,
+    ) -> Pruned {
         let Leftovers {
             why,
             candidates,
@@ -303,7 +311,11 @@ impl Controller {
                 shared: None,
             };
         }
-        let ownership = &mut self.memory.lock().ownership;
-        prune::plan(policy, key, &candidates, ownership, why)
+        let memory = &mut *self.memory.lock();
+        for one in &candidates {
+            memory.outputs.leave(&one.object);
+        }
+        let ownership = &mut memory.ownership;
+        prune::plan(policy, (key, source), &candidates, ownership, why)
     }
 }

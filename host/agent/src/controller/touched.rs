@@ -11,6 +11,7 @@ use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Reconcile;
+use transom_core::stamp::SourceRef;
 
 /// What a reconcile has read and learnt. Each stage takes it and gives it on, so that the report has it however the
 /// reconcile ends.
@@ -29,6 +30,8 @@ pub(super) struct Touched {
     pub(super) absent: BTreeSet<ObjectRef>,
     /// The primary as it was read.
     pub(super) primary: Option<Arc<Object>>,
+    /// The uid of its cluster, where the policy makes or removes objects on another connection; else empty.
+    pub(super) cluster_uid: Arc<str>,
     /// The objects that others made and of which fields may be written, as they were read.
     pub(super) others: Vec<Arc<Object>>,
     /// The primary as this reconcile saw it. `None` when it wrote the primary and does not know the state after the
@@ -59,6 +62,7 @@ impl Touched {
             shown_sets: Vec::new(),
             absent: BTreeSet::new(),
             primary: None,
+            cluster_uid: "".into(),
             others: Vec::new(),
             last_seen: None,
             resyncs: admitted.resyncs,
@@ -67,6 +71,14 @@ impl Touched {
             shown_failure: None,
             room,
             ends_seconds: None,
+        }
+    }
+
+    /// The primary, present or gone, as stamps name it.
+    pub(super) fn source(&self) -> SourceRef {
+        match &self.primary {
+            Some(primary) => SourceRef::of(primary, &self.cluster_uid),
+            None => SourceRef::gone(&self.reconcile.key.primary, &self.cluster_uid),
         }
     }
 

@@ -9,7 +9,7 @@ use transom_cluster::{Cluster, ReadResult};
 use transom_core::observation::Observation;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
-use transom_core::stamp::Stamp;
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::watches::{Keep, Scope};
 use transom_core::work::Key;
 
@@ -145,7 +145,7 @@ fn stamped(name: &str) -> String {
     let primary = secret("s", "b25l");
     let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "n"}});
     let key = Key::new(&"p".into(), &primary.reference);
-    Stamp::of(&key, &primary, "inputs", "component").put(&mut body);
+    Stamp::of(&key, SourceRef::of(&primary, ""), "inputs", "component").put(&mut body);
     body.to_string()
 }
 

@@ -10,7 +10,8 @@ use crate::ownership::Rivals;
 use crate::pattern::TemplateData;
 use crate::policy::WriteRule;
 use crate::projection::path::{self, Path};
-use crate::stamp::Stamp;
+use crate::reference::ObjectRef;
+use crate::stamp::{SourceRef, Stamp};
 use serde_json::Value;
 use transom_api::policy::{AdoptSpec, OwnSpec};
 use transom_api::{KnownReason, labels};
@@ -64,7 +65,8 @@ fn ours(
 ) -> Result<(), Failure> {
     let target = &existing.reference;
     let message = match Stamp::read(existing) {
-        Some(stamp) if *stamp.policy == *wanting.key.policy => return Ok(()),
+        Some(stamp) if wanting.stamp.is_policy_of(target, &stamp) => return Ok(()),
+        Some(stamp) if *stamp.policy == *wanting.key.policy => of_another_cluster(target, &stamp),
         Some(stamp) => format!(
             "{target} was made by the policy `{}`, which owns it",
             stamp.policy
@@ -78,6 +80,20 @@ fn ours(
         }
     };
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([target.clone()]))
+}
+
+/// What is wrong with an object that the policy of this name made on another cluster.
+fn of_another_cluster(target: &ObjectRef, stamp: &Stamp) -> String {
+    let SourceRef {
+        reference,
+        cluster_uid,
+        ..
+    } = &stamp.source;
+    let of = match cluster_uid.is_empty() {
+        true => "which may be on another cluster: its stamp does not name one".to_owned(),
+        false => format!("on another cluster ({cluster_uid}), whose agent owns it"),
+    };
+    format!("{target} was made for {reference} {of}")
 }
 
 /// Why an object without a stamp is not adopted, whatever it holds. What all primaries of a policy share belongs to

@@ -52,7 +52,7 @@ mod tests {
     use crate::projection::path::Path;
     use crate::reference::ObjectRef;
     use crate::sample::{object, objects_manifest, policy, with};
-    use crate::stamp::Stamp;
+    use crate::stamp::{SourceRef, Stamp};
     use crate::work::Key;
     use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ mod tests {
                 primary: &cluster,
                 targets: &[],
                 others: &[],
-                stamp: &Stamp::of(&key, &cluster, "", ""),
+                stamp: &Stamp::of(&key, SourceRef::of(&cluster, ""), "", ""),
                 time_added: TimeAdded::SetByCluster,
                 now_seconds: self.now_seconds,
             };

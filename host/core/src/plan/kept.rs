@@ -137,7 +137,7 @@ mod tests {
     use crate::projection::path::Path;
     use crate::reference::ObjectRef;
     use crate::sample::{agent, object, objects_manifest, policy, with};
-    use crate::stamp::Stamp;
+    use crate::stamp::{SourceRef, Stamp};
     use crate::work::Key;
     use serde_json::json;
     use std::sync::Arc;
@@ -215,7 +215,7 @@ mod tests {
                 primary: &self.primary,
                 targets: &targets,
                 others: &[],
-                stamp: &Stamp::of(&key, &self.primary, "", ""),
+                stamp: &Stamp::of(&key, SourceRef::of(&self.primary, ""), "", ""),
                 time_added: TimeAdded::SetByCluster,
                 now_seconds: 0,
             };

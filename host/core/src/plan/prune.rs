@@ -9,7 +9,7 @@ use crate::ownership::OwnershipIndex;
 use crate::pattern::{Captures, Pattern};
 use crate::policy::{Policy, ReadRule, WriteRule};
 use crate::reference::ObjectRef;
-use crate::stamp::Stamp;
+use crate::stamp::{SourceRef, Stamp};
 use crate::work::Key;
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -90,11 +90,11 @@ fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Optio
     })
 }
 
-/// Plans the removal of outputs. Leaves out those that have another stamp by now, are being deleted, or are claimed
-/// by another key, which takes them over.
+/// Plans the removal of outputs. Leaves out those that have another stamp by now, that an agent of another cluster
+/// made, that are being deleted, or that are claimed by another key, which takes them over.
 pub fn plan(
     policy: &Policy,
-    key: &Key,
+    (key, source): (&Key, &SourceRef),
     candidates: &[PruneCandidate],
     ownership: &mut OwnershipIndex,
     why: Undesired,
@@ -105,7 +105,10 @@ pub fn plan(
         shared: None,
     };
     let mut dependents = Vec::new();
-    for candidate in candidates {
+    let ours = candidates
+        .iter()
+        .filter(|one| is_made_by(source, &one.object));
+    for candidate in ours {
         if let Some(step) = released(policy, key, candidate, ownership) {
             pruned.plan.steps.push(step);
             continue;
@@ -137,6 +140,11 @@ pub fn plan(
         ..kept
     });
     pruned
+}
+
+/// Whether what bears a stamp was made by an agent of the cluster of this source.
+fn is_made_by(source: &SourceRef, object: &Object) -> bool {
+    Stamp::read(object).is_some_and(|stamp| source.is_cluster_of(&object.reference, &stamp))
 }
 
 /// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
@@ -227,12 +235,15 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// `None` when the target has no stamp of this policy, or the stamp of this primary. A primary with the same name
+    /// `None` when the target has no stamp of this policy and cluster, or the stamp of this primary. A primary with the same name
     /// and another uid is another one; one with the same uid is the same, in whatever version of its kind the policy
     /// reads it.
-    pub fn of(policy: &Policy, primary: &Object, key: &Key, existing: &Object) -> Option<Self> {
-        let stamp = Stamp::read(existing).filter(|stamp| *stamp.policy == *key.policy)?;
-        let (uid, stamped) = (primary.uid(), stamp.source.uid.as_str());
+    pub fn of(policy: &Policy, source: &SourceRef, key: &Key, existing: &Object) -> Option<Self> {
+        let ours = |stamp: &Stamp| {
+            *stamp.policy == *key.policy && source.is_cluster_of(&existing.reference, stamp)
+        };
+        let stamp = Stamp::read(existing).filter(ours)?;
+        let (uid, stamped) = (source.uid.as_str(), stamp.source.uid.as_str());
         let same = match uid.is_empty() || stamped.is_empty() {
             true => stamp.names(key),
             false => uid == stamped && stamp.source.reference.cluster == key.primary.cluster,
@@ -290,12 +301,22 @@ mod tests {
     use serde_json::{Value, json};
     use transom_api::Reason;
 
+    /// The primary, which is gone.
+    fn source(name: &str) -> SourceRef {
+        SourceRef::gone(&hosted(name), "")
+    }
+
     fn handover(stamped: &Stamp, uid: &str) -> Option<Handover> {
         let mut body = json!({});
         stamped.put(&mut body);
         let primary = object(hosted("a"), json!({"metadata": {"uid": uid}}));
         let policy = sample::policy(&kubeconfig_manifest());
-        Handover::of(&policy, &primary, &key("a"), &object(target("demo"), body))
+        Handover::of(
+            &policy,
+            &SourceRef::of(&primary, ""),
+            &key("a"),
+            &object(target("demo"), body),
+        )
     }
 
     fn klusterlet(metadata: Value) -> Option<Arc<Object>> {
@@ -331,7 +352,13 @@ mod tests {
         let mut prune = |change: fn(&mut OwnershipIndex)| {
             change(&mut ownership);
             let why = Undesired::SourceDeleted;
-            let pruned = plan(&policy, &key("a"), &candidates, &mut ownership, why);
+            let pruned = plan(
+                &policy,
+                (&key("a"), &source("a")),
+                &candidates,
+                &mut ownership,
+                why,
+            );
             assert_eq!(pruned.kept, None);
             let shared = pruned.shared.map(|shared| shared.reason);
             (pruned.plan.steps.len(), shared)
@@ -366,7 +393,13 @@ mod tests {
             let object = Arc::new(object(reference, body));
             let candidates = [PruneCandidate { object, kept_by }];
             let (ownership, why) = (&mut OwnershipIndex::default(), Undesired::TargetMoved);
-            let mut pruned = plan(&policy, &key("a"), &candidates, ownership, why);
+            let mut pruned = plan(
+                &policy,
+                (&key("a"), &source("a")),
+                &candidates,
+                ownership,
+                why,
+            );
             match pruned.plan.steps.pop() {
                 Some(Step::Patch { fields, .. }) => Some(fields[0].1.clone()),
                 other => {
@@ -382,6 +415,49 @@ mod tests {
             None,
             "it is still needed"
         );
+    }
+
+    #[test]
+    fn leaves_what_an_agent_of_another_cluster_made_and_takes_nothing_over_from_it() {
+        let on_hub = [
+            ("/spec/grant/write/0/cluster", json!("hub")),
+            ("/spec/own/keepUntilAbsent", json!([])),
+        ];
+        let policy = sample::policy(&sample::with(kubeconfig_manifest(), &on_hub));
+        let made = |name: &str, uid: &str| {
+            let mut there = target("demo");
+            there.cluster = "hub".to_owned();
+            let (mut body, mut stamp) = (json!({}), stamp(name, "uid-a"));
+            stamp.source.cluster_uid = uid.to_owned();
+            stamp.on(&there).put(&mut body);
+            object(there, body)
+        };
+        let pruned = |source: &SourceRef, uid: &str| {
+            let candidates = [PruneCandidate {
+                object: Arc::new(made("a", uid)),
+                kept_by: Vec::new(),
+            }];
+            let (mut none, key) = (OwnershipIndex::default(), key("a"));
+            let why = Undesired::SourceDeleted;
+            let pruned = plan(&policy, (&key, source), &candidates, &mut none, why);
+            assert_eq!((pruned.kept, pruned.shared), (None, None));
+            pruned.plan.steps.len() == 1
+        };
+        let gone = SourceRef::gone(&hosted("a"), "here");
+        assert!(pruned(&gone, "here"));
+        assert!(!pruned(&gone, "other"));
+        assert!(!pruned(&gone, ""), "of which cluster is not known");
+        let primary = object(hosted("a"), json!({"metadata": {"uid": "uid-a"}}));
+        let present = SourceRef::of(&primary, "here");
+        assert!(pruned(&present, ""), "it was made for this very primary");
+        let handed = |uid: &str| Handover::of(&policy, &present, &key("a"), &made("b", uid));
+        assert_eq!(handed("other"), None);
+        // Those of one uid are one primary; of another one, the former primary.
+        let mut remade = present.clone();
+        remade.uid = "uid-b".to_owned();
+        let handed = |uid: &str| Handover::of(&policy, &remade, &key("a"), &made("b", uid));
+        assert!(handed("here").is_some());
+        assert_eq!((handed("other"), handed("")), (None, None));
     }
 
     #[test]

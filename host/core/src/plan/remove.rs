@@ -34,7 +34,7 @@ pub(super) fn plan(
     };
     let rules = wanting.policy.writes.iter();
     let mut rules = rules.filter(|rule| rule.admits(object, &wanting.data));
-    let another = of_another(object, existing, wanting.primary);
+    let another = of_another(object, existing, wanting.stamp);
     if existing.deleting() {
         let rule = rules.find(|rule| rule.lets(WriteVerb::Release, existing));
         let finalizers = rule.and_then(WriteRule::finalizers);
@@ -94,7 +94,7 @@ fn own(
 /// bears the policy's stamp, or nobody would ever remove it.
 fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<(), Failure> {
     let object = &existing.reference;
-    if let Some(failure) = of_another(object, existing, wanting.primary) {
+    if let Some(failure) = of_another(object, existing, wanting.stamp) {
         return Err(failure);
     }
     let left = is_left_to_prune(wanting.policy, object, &wanting.data);
@@ -137,14 +137,15 @@ pub fn ends_others(steps: &[Step], primary: &ObjectRef) -> bool {
 }
 
 /// Why an object is left alone that a policy made for another primary of the same kind: whoever may edit one primary
-/// must not end what belongs to another.
-fn of_another(object: &ObjectRef, existing: &Object, primary: &Object) -> Option<Failure> {
-    let source = Stamp::read(existing)?.source;
+/// must not end what belongs to another. On another connection that may be one of the same name on another cluster.
+fn of_another(object: &ObjectRef, existing: &Object, stamp: &Stamp) -> Option<Failure> {
+    let there = Stamp::read(existing)?;
+    let (primary, source) = (&stamp.source, &there.source);
     let (ours, theirs) = (&primary.reference, &source.reference);
     let place = |one: &ObjectRef| (one.cluster.clone(), one.namespace.clone(), one.name.clone());
     // The name of the connection may be another one since.
-    let same =
-        !source.uid.is_empty() && source.uid == primary.uid() || place(ours) == place(theirs);
+    let same = !source.uid.is_empty() && source.uid == primary.uid || place(ours) == place(theirs);
+    let same = same && primary.is_cluster_of(object, &there);
     let alike = (ours.group(), &ours.kind) == (theirs.group(), &theirs.kind);
     (alike && !same).then(|| {
         let message = format!("{object} is not removed for {ours}: it was made for {theirs}");
@@ -173,11 +174,14 @@ mod tests {
     use super::*;
     use crate::plan::{Other, TimeAdded};
     use crate::sample::{agent, object, objects_manifest, policy, stamp, with};
+    use crate::stamp::SourceRef;
     use crate::work::Key;
     use serde_json::{Value, json};
     use std::sync::Arc;
 
     const HOLD: &str = "example.com/hold";
+    /// The uid of the cluster of the primary.
+    const UID: &str = "uid-here";
 
     fn work(name: &str) -> ObjectRef {
         let api_version = "work.open-cluster-management.io/v1";
@@ -214,9 +218,10 @@ mod tests {
         let primary = object(reference, json!({"metadata": primary}));
         let there = works.map(|works| Arc::new(object(work("w"), json!({"metadata": works}))));
         let agent = agent("hub", true);
+        let key = Key::new(&policy.name, &primary.reference);
         plan(&Wanting {
             policy,
-            key: &Key::new(&policy.name, &primary.reference),
+            key: &key,
             data: TemplateData {
                 object: &primary,
                 agent: &agent,
@@ -227,7 +232,7 @@ mod tests {
                 object: work("w"),
                 existing: there,
             }],
-            stamp: &stamp("a", "uid"),
+            stamp: &Stamp::of(&key, SourceRef::of(&primary, UID), "", ""),
             time_added: TimeAdded::SetByCluster,
             now_seconds: 0,
         })
@@ -333,7 +338,7 @@ mod tests {
                 ObjectRef::local("cluster.open-cluster-management.io/v1", kind, None, name);
             let of = crate::stamp::Stamp::of(
                 &Key::new(&"other".into(), &primary),
-                &object(primary.clone(), json!({})),
+                SourceRef::of(&object(primary.clone(), json!({})), ""),
                 "",
                 "",
             );
@@ -359,6 +364,42 @@ mod tests {
             let refused = Err("TargetNotOwned".to_owned());
             assert_eq!(removal("c2", "ManagedCluster", deleting), refused);
         }
+    }
+
+    #[test]
+    fn never_removes_what_an_agent_of_another_cluster_made() {
+        let mut policy_of = objects_manifest();
+        policy_of["spec"]["grant"]["write"] = json!([{"apiVersion": "work.open-cluster-management.io/v1",
+            "kind": "ManifestWork", "namespace": "{primary.name}", "name": "*", "verbs": ["remove"], "cluster": "hub",
+            "labels": {"matchExpressions": [{"key": "transom.dev/policy", "operator": "Exists"}]}}]);
+        let policy = policy(&policy_of);
+        let mut there = work("w");
+        there.cluster = "hub".to_owned();
+        let removal = |uid: &str| {
+            let plan = |wanting: &Wanting<'_>| {
+                let other = &Key::new(&"other".into(), &wanting.primary.reference);
+                let of = Stamp::of(other, SourceRef::of(wanting.primary, uid), "", "");
+                let mut body = json!({"metadata": {"uid": "u"}});
+                of.on(&there).put(&mut body);
+                let existing = Some(Arc::new(object(there.clone(), body)));
+                let others = &[Other {
+                    object: there.clone(),
+                    existing,
+                }];
+                let wanting = Wanting {
+                    others,
+                    ..wanting.clone()
+                };
+                super::plan(&wanting, &there, &Contentions::default())
+            };
+            let planned = with_wanting(&policy, (json!({"uid": "p"}), None), plan);
+            planned
+                .map(|step| step.is_some())
+                .map_err(|failure| failure.reason.to_string())
+        };
+        assert_eq!(removal(UID), Ok(true));
+        assert_eq!(removal(""), Ok(true), "it was made for this very primary");
+        assert_eq!(removal("other"), Err("TargetNotOwned".to_owned()));
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn is_kept_by_another(
         return false;
     };
     let ours = match Stamp::read(existing) {
-        Some(stamp) => *stamp.policy == **policy,
+        Some(stamp) => wanting.stamp.is_policy_of(&existing.reference, &stamp),
         None => adopt::of_others(wanting, existing, (rule, Rivals::OfPolicy)).is_none(),
     };
     let right = ours && !existing.deleting() && wanted.is_in(existing);
@@ -191,7 +191,7 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &WantedKeys, rule: &
         true => managed_keys::put_once(wanted, &mut body),
         false => {
             managed_keys::put(wanted, None, &mut body);
-            wanting.stamp.put(&mut body);
+            wanting.stamp.on(target).put(&mut body);
             finalizer::put(rule, &mut body);
         }
     }
@@ -223,11 +223,7 @@ fn update(
     if !whole.data.is_empty() {
         changed.extend(stray_keys(existing, whole));
     }
-    let stamp = Stamp::read(existing);
-    if !stamp
-        .as_ref()
-        .is_some_and(|stamp| stamp.same_owner(wanting.stamp))
-    {
+    if !wanting.stamp.is_on(existing) {
         changed.push("metadata".to_owned());
     }
     changed.extend(managed_keys::changed(wanted, existing));
@@ -240,10 +236,10 @@ fn update(
         map.insert("data".to_owned(), data.into());
     }
     managed_keys::put(wanted, Some(existing), &mut body);
-    wanting.stamp.put(&mut body);
+    wanting.stamp.on(&existing.reference).put(&mut body);
     finalizer::put(rule, &mut body);
     finalizer::drop_left(rule, existing, &mut body);
-    if stamp.is_none() {
+    if Stamp::read(existing).is_none() {
         stamp::put_adopted(&mut body);
     }
     let desired = Object {

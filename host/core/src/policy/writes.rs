@@ -72,6 +72,17 @@ impl Policy {
         rule.ok_or_else(|| not_granted(object, patched(), data))
     }
 
+    /// The rules for objects on other connections than the primary's that the policy makes or removes, each with its
+    /// index among all write rules. Agents of other clusters may make objects there, too.
+    pub fn marks_elsewhere(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
+        let marks = |rule: &WriteRule| {
+            let mut verbs = rule.verbs.iter();
+            !rule.creates_only() && verbs.any(|verb| *verb != WriteVerb::Patch)
+        };
+        let rules = self.writes.iter().enumerate();
+        rules.filter(move |(_, rule)| rule.cluster != self.primary.cluster && marks(rule))
+    }
+
     /// The rules for objects that others made, each with its index among all write rules.
     fn of_others(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
         self.beside().filter(|(_, rule)| rule.named().is_none())

@@ -13,7 +13,7 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::{Feasible, Other, Plan, TimeAdded, Wanting, plan};
 use transom_core::policy::Policy;
-use transom_core::stamp::Stamp;
+use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
 use transom_core::world::{Answer, Lowering};
 
@@ -73,7 +73,7 @@ pub(crate) fn feasible(
         primary,
         targets: &[],
         others,
-        stamp: &Stamp::of(&key, primary, "", ""),
+        stamp: &Stamp::of(&key, SourceRef::of(primary, ""), "", ""),
         time_added,
         now_seconds,
     };

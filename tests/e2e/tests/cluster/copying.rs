@@ -3,11 +3,12 @@
 
 use crate::importing::{nothing_denied_on, other_hub, policy, put, two_servers};
 use crate::objects::{CLUSTERS, primary};
-use crate::stage::{HOSTED, SECRET, Stage, on_stage};
+use crate::stage::{HOSTED, NAMESPACE, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use transom_api::labels;
 use transom_e2e::program;
 use transom_test_cluster::Objects;
 
@@ -105,29 +106,35 @@ fn both_secrets_are_copied_kept_rotated_and_removed() -> Result<()> {
     })
 }
 
+/// The policy with the namespace `host-1` of the connection `hub` as the place of the copies; returns its folder.
+fn put_for_hub(stage: &Stage) -> Result<String> {
+    let folder = stage.cluster.folder().join("policies-copies-hub");
+    let on_hub = |spec: &mut Value| {
+        spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
+        let grant = &mut spec["grant"];
+        grant["read"][0]["name"] = json!("host-1");
+        for pointer in ["/read/0", "/write/0", "/write/1"] {
+            if let Some(rule) = grant.pointer_mut(pointer) {
+                rule["cluster"] = json!("hub");
+            }
+        }
+        for at in [0, 1] {
+            grant["write"][at]["namespace"] = json!("host-1");
+        }
+    };
+    put(&folder, "hub-copies", &policy("hub-copies", on_hub)?)?;
+    let path = folder.to_str().context("the folder has another name")?;
+    Ok(path.to_owned())
+}
+
 #[test]
 fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
     on_stage(async |stage| {
         let (hub, account) = other_hub(stage, &[]).await?;
         hub.objects().namespace("host-1").await?;
-        let folder = stage.cluster.folder().join("policies-copies-hub");
-        let on_hub = |spec: &mut Value| {
-            spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
-            let grant = &mut spec["grant"];
-            grant["read"][0]["name"] = json!("host-1");
-            for pointer in ["/read/0", "/write/0", "/write/1"] {
-                if let Some(rule) = grant.pointer_mut(pointer) {
-                    rule["cluster"] = json!("hub");
-                }
-            }
-            for at in [0, 1] {
-                grant["write"][at]["namespace"] = json!("host-1");
-            }
-        };
-        put(&folder, "hub-copies", &policy("hub-copies", on_hub)?)?;
-        let path = folder.to_str().context("the folder has another name")?;
+        let path = put_for_hub(stage)?;
         let [kubeconfig, password] = hosted(stage, "copied-far").await?;
-        let (agent, [mark, there]) = two_servers(stage, &hub, &account, path).await?;
+        let (agent, [mark, there]) = two_servers(stage, &hub, &account, &path).await?;
         let (kind, other) = (
             "copied-far-admin-kubeconfig",
             "copied-far-kubeadmin-password",
@@ -139,6 +146,88 @@ fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
             wait_for(hub.objects(), "host-1", name, &Value::Null).await?;
         }
         agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        nothing_denied_on(&hub, &account, there)?;
+        Ok(())
+    })
+}
+
+/// The primary that the stamp of a copy names.
+fn source(copy: &Value) -> Result<Value> {
+    let stamp = copy["metadata"]["annotations"][labels::SOURCE].as_str();
+    Ok(serde_json::from_str(stamp.context("no stamp")?)?)
+}
+
+/// What an agent would have put on the hub for a HostedCluster of this name on a cluster with this uid.
+fn of_another(copy: &Value, name: &str, cluster_uid: &str) -> Result<Value> {
+    let mut source = source(copy)?;
+    (source["name"], source["uid"]) = (json!(name), json!("of another cluster"));
+    source["clusterUid"] = json!(cluster_uid);
+    let mut there = copy.clone();
+    let (labels, mut annotations) = (
+        there["metadata"]["labels"].take(),
+        there["metadata"]["annotations"].take(),
+    );
+    annotations[labels::SOURCE] = json!(source.to_string());
+    there["metadata"] = json!({"name": format!("{name}-admin-kubeconfig"), "namespace": "host-1",
+        "labels": labels, "annotations": annotations});
+    Ok(there)
+}
+
+#[test]
+fn what_agents_of_other_clusters_copied_is_neither_overwritten_nor_removed() -> Result<()> {
+    on_stage(async |stage| {
+        let (hub, account) = other_hub(stage, &[]).await?;
+        hub.objects().namespace("host-1").await?;
+        let path = put_for_hub(stage)?;
+        let name = "copied-mine";
+        let [kubeconfig, _] = hosted(stage, name).await?;
+        let (agent, _) = two_servers(stage, &hub, &account, &path).await?;
+        let of = |name: &str| format!("{name}-admin-kubeconfig");
+        let copy = wait_for(hub.objects(), "host-1", &of(name), &kubeconfig).await?;
+        let here = stage.get(NAMESPACE, None, "kube-system").await?;
+        let here = here.context("no kube-system")?["metadata"]["uid"].take();
+        ensure!(source(&copy)?["clusterUid"] == here, "{copy}");
+        agent.stop()?;
+        // One of another cluster has its own of a name that is none here, and of one that is here as well.
+        let [absent, same] = ["copied-absent", "copied-same"];
+        let mut theirs = Vec::new();
+        for name in [absent, same] {
+            hub.objects()
+                .create(of_another(&copy, name, "other")?)
+                .await?;
+            theirs.push(
+                hub.objects()
+                    .get(SECRET, (Some("host-1"), &of(name)))
+                    .await?,
+            );
+        }
+        hosted(stage, same).await?;
+        // And an earlier agent named no cluster.
+        let mut earlier = source(&copy)?;
+        earlier
+            .as_object_mut()
+            .context("no source")?
+            .remove("clusterUid");
+        let earlier = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": of(name), "namespace": "host-1",
+            "annotations": {labels::SOURCE: earlier.to_string()}}});
+        hub.objects().apply(earlier).await?;
+        let (agent, [mark, there]) = two_servers(stage, &hub, &account, &path).await?;
+        agent.wait_for(&primary(same), "Failed TargetNotOwned")?;
+        let mine = (Some("host-1"), &*of(name));
+        let is_named = |copy: &Value| source(copy).is_ok_and(|source| source["clusterUid"] == here);
+        hub.objects().wait_for(SECRET, mine, is_named).await?;
+        for name in [name, same] {
+            stage.delete(HOSTED, Some(CLUSTERS), name).await?;
+        }
+        wait_for(hub.objects(), "host-1", mine.1, &Value::Null).await?;
+        agent.wait_for(&primary(same), "Applied SourceDeleted")?;
+        agent.stop()?;
+        for before in theirs {
+            let name = before["metadata"]["name"].as_str().unwrap_or_default();
+            let after = hub.objects().get(SECRET, (Some("host-1"), name)).await?;
+            ensure!(after == before, "{before} became {after}");
+        }
         stage.nothing_denied(mark).await?;
         nothing_denied_on(&hub, &account, there)?;
         Ok(())

@@ -144,6 +144,24 @@ impl Connections {
         Ok(there)
     }
 
+    /// The uid of a cluster: that of its namespace `kube-system`, which each API server makes. Empty for a folder
+    /// without it.
+    ///
+    /// # Errors
+    /// As for [`Connections::read`]; `ReadFailed` when an API server has no such namespace.
+    pub(in crate::controller) async fn uid_of(&self, cluster: &str) -> Result<String, Failure> {
+        let namespace = ObjectRef {
+            cluster: cluster.to_owned(),
+            ..ObjectRef::local("v1", "Namespace", None, "kube-system")
+        };
+        let uid = (self.read_whole(&namespace).await?).map(|there| there.uid().to_owned());
+        if uid.is_none() && self.named(cluster)?.server().is_some() {
+            let message = format!("{namespace} is not there, whose uid is that of the cluster");
+            return Err(Failure::known(KnownReason::ReadFailed, message).about([namespace]));
+        }
+        Ok(uid.unwrap_or_default())
+    }
+
     /// An object with all its fields, as its cluster has it now.
     ///
     /// # Errors

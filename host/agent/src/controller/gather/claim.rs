@@ -207,9 +207,11 @@ impl Reader<'_> {
         there: Vec<Option<Arc<Object>>>,
         others: bool,
     ) -> Vec<Claimed> {
+        let source = self.touched.source();
         let ownership = &mut self.controller.memory.lock().ownership;
         let decided = targets.iter().zip(there).map(|(object, existing)| {
             let stamp = existing.as_deref().and_then(Stamp::read);
+            let stamp = stamp.filter(|stamp| source.is_cluster_of(object, stamp));
             Claimed {
                 ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
                 object: object.clone(),

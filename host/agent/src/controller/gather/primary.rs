@@ -2,6 +2,7 @@
 
 use super::{Leftovers, Reader};
 use crate::controller::deselected::is_out_of_reach;
+use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
@@ -10,6 +11,23 @@ use transom_core::plan::prune::Undesired;
 use transom_core::reference::ObjectRef;
 
 impl Reader<'_> {
+    /// The uid of the cluster of the primary, if the policy makes or removes objects on another connection: there it
+    /// tells them from those that agents of other clusters make.
+    pub(super) async fn cluster_uid(&self) -> Result<Arc<str>, Failure> {
+        let (controller, policy) = (self.controller, &self.loaded.revision.policy);
+        if policy.marks_elsewhere().next().is_none() {
+            return Ok(Arc::default());
+        }
+        let cluster = &policy.primary.cluster;
+        let known = controller.memory.lock().outputs.uid(cluster);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let uid: Arc<str> = controller.connections.uid_of(cluster).await?.into();
+        controller.memory.lock().outputs.know(cluster, &uid);
+        Ok(uid)
+    }
+
     /// The primary. One outside the namespaces of the policy is gone for it, whether it exists or not, and the agent
     /// may have no right to read it: it is looked at for the policy's finalizer only.
     pub(super) async fn primary(&mut self) -> Result<Option<Object>, Failure> {

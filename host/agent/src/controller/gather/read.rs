@@ -62,15 +62,12 @@ impl Reader<'_> {
     }
 
     /// Why a target that was made for another primary may not be taken over now, if so.
-    pub(super) async fn take_over(
-        &mut self,
-        primary: &Object,
-        target: &Claimed,
-    ) -> Result<Option<Failure>, Failure> {
+    pub(super) async fn take_over(&mut self, target: &Claimed) -> Result<Option<Failure>, Failure> {
         let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
         let owned = matches!(target.ownership, Ownership::Owner { .. });
         let existing = target.existing.as_deref().filter(|_| owned);
-        let handover = existing.and_then(|there| Handover::of(policy, primary, self.key, there));
+        let source = self.touched.source();
+        let handover = existing.and_then(|there| Handover::of(policy, &source, self.key, there));
         let Some(handover) = handover else {
             return Ok(None);
         };

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const HOLD: &str = "example.com/hold";
+/// The uid of the cluster of the primary.
+const CLUSTER: &str = "uid-here";
 
 fn rule(verbs: &[&str]) -> Value {
     json!({"apiGroups": ["a.b"], "resources": ["things"], "verbs": verbs})
@@ -105,6 +107,7 @@ fn all(
             source: SourceRef {
                 reference: primary.reference.clone(),
                 uid: "u".to_owned(),
+                cluster_uid: CLUSTER.to_owned(),
             },
             inputs: String::new(),
             component: String::new(),
@@ -175,6 +178,41 @@ fn adopts_what_says_only_what_the_grant_lists() {
     assert_eq!(of(owner, &full), Err("it has an owner reference".into()));
     let work = labelled(json!({"annotations": {"work.open-cluster-management.io/x": ""}}));
     assert_eq!(of(work, &full), Err("it belongs to a ManifestWork".into()));
+}
+
+#[test]
+fn what_an_agent_of_another_cluster_made_is_not_taken_over() {
+    let on_hub = [("/spec/grant/write/0/cluster", json!("hub"))];
+    let policy = policy(&with(makes(), &on_hub));
+    let said = |uid: &str, cluster_uid: &str| {
+        let mut there = own(json!({"labels": {"cluster": "c1"}}), &json!([]));
+        there.reference.cluster = "hub".to_owned();
+        let primary = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c1",
+        );
+        let source = SourceRef {
+            reference: primary.clone(),
+            uid: uid.to_owned(),
+            cluster_uid: cluster_uid.to_owned(),
+        };
+        let key = Key::new(&policy.name, &primary);
+        Stamp::of(&key, source, "", "").put(&mut there.body);
+        let step = planned(&policy, &there, Rivals::None, wanted(&there));
+        step.map(|step| step.is_some())
+    };
+    assert_eq!(said("u", CLUSTER), Ok(true));
+    assert_eq!(said("before", CLUSTER), Ok(true), "a primary made anew");
+    assert_eq!(said("u", ""), Ok(true), "made for this very primary");
+    let other = said("u", "other").unwrap_err();
+    assert!(
+        other.contains("on another cluster (other), whose agent owns it"),
+        "{other}"
+    );
+    let unknown = said("before", "").unwrap_err();
+    assert!(unknown.contains("its stamp does not name one"), "{unknown}");
 }
 
 #[test]
