@@ -289,11 +289,12 @@ impl OwnershipIndex {
         }
     }
 
-    /// Whether another key wants a target.
-    pub fn wanted_by_another(&self, target: &ObjectRef, key: &Key) -> bool {
+    /// Whether another key of the same policy wants a target. One of another policy never takes over what has a stamp.
+    pub fn wanted_by_sibling(&self, target: &ObjectRef, key: &Key) -> bool {
+        let is_sibling = |other: &Key| other != key && other.policy == key.policy;
         self.by_target
             .get(target)
-            .is_some_and(|claims| claims.contenders.keys().any(|other| other != key))
+            .is_some_and(|claims| claims.contenders.keys().any(is_sibling))
     }
 
     /// The targets that a key wants; `None` when it is not known what it wants.
@@ -622,7 +623,7 @@ mod tests {
             ownership.decide(&b.key, &target("demo"), None, true),
             owned_by(&a)
         );
-        assert!(ownership.wanted_by_another(&target("demo"), &a.key));
+        assert!(ownership.wanted_by_sibling(&target("demo"), &a.key));
         assert_eq!(
             ownership.set(a.clone(), [target("demo")]),
             [],

@@ -482,13 +482,21 @@ fn prunes() {
         let policy = policy(given);
         let present = strings(&given["present"]);
         let mut ownership = OwnershipIndex::default();
-        for other in strings(&given["claimedByOthers"]) {
+        let of_policy = |policy: &str| Key::new(&policy.into(), &hosted("other"));
+        for (claimed, claimant) in [
+            ("claimedByOthers", key("other")),
+            ("claimedByOtherPolicies", of_policy("another-policy")),
+        ] {
             let contender = Contender {
-                key: key("other"),
+                key: claimant,
                 uid: String::new(),
                 created_seconds: None,
             };
-            ownership.set(contender, [target(&other)]);
+            let targets: Vec<_> = strings(&given[claimed])
+                .iter()
+                .map(|one| target(one))
+                .collect();
+            ownership.set(contender, targets);
         }
         let candidate = |body: &Value| {
             let object = object(body);

@@ -1,6 +1,6 @@
 //! What becomes of own outputs whose primary is gone or whose target moved. They are removed, but for objects with
-//! another stamp, objects that another key claims, and objects that are still needed; or another primary that claims
-//! them takes them over. [`crate::ownership`] decides between contenders.
+//! another stamp, objects that another key of the policy claims, and objects that are still needed; or another primary
+//! of the policy that claims them takes them over. [`crate::ownership`] decides between contenders.
 
 use super::{Plan, Step, finalizer};
 use crate::failure::Failure;
@@ -91,7 +91,8 @@ fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Optio
 }
 
 /// Plans the removal of outputs. Leaves out those that have another stamp by now, that an agent of another cluster
-/// made, that are being deleted, or that are claimed by another key, which takes them over.
+/// made, that are being deleted, or that another key of the policy claims, which takes them over. A claim of another
+/// policy does not keep them: it can only make them anew.
 pub fn plan(
     policy: &Policy,
     (key, source): (&Key, &SourceRef),
@@ -147,7 +148,7 @@ fn is_made_by(source: &SourceRef, object: &Object) -> bool {
     Stamp::read(object).is_some_and(|stamp| source.is_cluster_of(&object.reference, &stamp))
 }
 
-/// Whether an output still has the key's stamp, is not being deleted, and no other key claims it.
+/// Whether an output still has the key's stamp, is not being deleted, and no other key of the policy claims it.
 fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
     !object.deleting() && is_left(object, key, ownership)
 }
@@ -155,7 +156,7 @@ fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
 /// The same, whether it is being deleted or not.
 fn is_left(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
     let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
-    stamped && !ownership.wanted_by_another(&object.reference, key)
+    stamped && !ownership.wanted_by_sibling(&object.reference, key)
 }
 
 /// The step that takes the finalizers of its grant off an output that is being deleted: nobody wants it any more.
