@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep_until};
-use transom_api::{API_VERSION, KIND, KnownReason};
+use transom_api::{API_VERSION, KIND};
 use transom_core::failure::Class;
 use transom_core::latest::{Latest, NextTask};
 use transom_core::plan::{WriteFailure, WriteKind};
@@ -183,10 +183,10 @@ impl PolicyStatuses {
         let (failed, is_gone) = match self.sent(policy, seen.as_ref(), &status).await {
             Ok(()) => (None, false),
             Err(Unwritten::Gone) => (Some(failure::gone(WriteKind::Patch, &target)), true),
+            // Also a 404 that names no object: a proxy may have answered, and the policy is still there.
             Err(Unwritten::Refused(refusal)) => {
                 let failed = failure::of(WriteKind::Patch, &target, &refusal);
-                let kind_missing = failed.reason == KnownReason::KindMissing;
-                (Some(failed), kind_missing)
+                (Some(failed), false)
             }
         };
         if let Some(failed) = &failed {
@@ -302,6 +302,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
     use tower::service_fn;
+    use transom_api::KnownReason;
 
     /// A server whose policy has these uid and version, and the version of each status that it is sent, with its
     /// verdict.
@@ -309,11 +310,25 @@ mod tests {
         uid: &'static str,
         version: &'static str,
     ) -> (PolicyStatuses, Arc<Mutex<Vec<String>>>) {
+        server_behind_proxy(0, (uid, version))
+    }
+
+    /// The same behind a proxy that answers the first requests itself, with a 404 that is no Status.
+    fn server_behind_proxy(
+        by_proxy: usize,
+        (uid, version): (&'static str, &'static str),
+    ) -> (PolicyStatuses, Arc<Mutex<Vec<String>>>) {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&sent);
         let answer = move |request: Request<Body>| {
             let noted = Arc::clone(&noted);
             async move {
+                if noted.lock().unwrap().len() < by_proxy {
+                    noted.lock().unwrap().push("proxy".to_owned());
+                    let mut answer = Response::new(Body::from(b"404 page not found".to_vec()));
+                    *answer.status_mut() = http::StatusCode::NOT_FOUND;
+                    return Ok(answer);
+                }
                 let metadata = json!({"name": "p", "uid": uid, "resourceVersion": version});
                 let (code, body) = if request.method() == "GET" {
                     noted.lock().unwrap().push("list".to_owned());
@@ -361,6 +376,30 @@ mod tests {
             let is_another = expected == ["\"5\"", "list"];
             assert_eq!(failures.lock().unwrap().len(), usize::from(is_another));
             assert!(statuses.entries(|all| all.contains_key("p") != is_another));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_404_that_names_no_object_does_not_end_a_status() {
+        for (observed, last) in [(seen("u", "7"), &["\"7\""][..]), (None, &["list", "\"7\""])] {
+            let (statuses, sent) = server_behind_proxy(1, ("u", "7"));
+            statuses.publish("p", observed, json!({}));
+            let failures = Mutex::new(Vec::new());
+            let told = |_: &str, failure: &WriteFailure| {
+                failures.lock().unwrap().push(failure.reason);
+            };
+            statuses.finish(told).await;
+            assert_eq!(*failures.lock().unwrap(), [KnownReason::KindMissing]);
+            let waits = |all: &mut BTreeMap<String, StatusEntry>| {
+                let entry = all.get("p").unwrap();
+                matches!(entry.latest.next(0), NextTask::At(_))
+            };
+            assert!(statuses.entries(waits), "it is sent again, after a while");
+            statuses.finish(told).await;
+            assert_eq!(sent.lock().unwrap()[1..], *last);
+            assert_eq!(failures.lock().unwrap().len(), 1);
+            let left = |all: &mut BTreeMap<String, StatusEntry>| all["p"].latest.left().cloned();
+            assert_eq!(statuses.entries(left), None);
         }
     }
 }
