@@ -1,5 +1,5 @@
 //! The conditions of a status that a policy sets among those of others, and the subresource that has a field. A time
-//! moves only with the status.
+//! moves only with the status, and is no reason for a write: the schema of a kind may not keep it.
 
 use crate::digest::Digest;
 use crate::inputs::request::is_request;
@@ -12,6 +12,9 @@ const MAX_TEXT: usize = 32_768;
 
 /// What the place of a condition begins with; its type follows, and a bracket.
 const PLACE: &str = "status.conditions[";
+
+/// The field of a condition that says when its status moved.
+const TIME: &str = "lastTransitionTime";
 
 /// The conditions that a policy wants, each type once. One without a status is to go.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +113,7 @@ fn wrong(condition: &Map<String, Value>) -> Option<String> {
     const FIELDS: [&str; 5] = ["type", "status", "reason", "message", "observedGeneration"];
     if let Some(key) = condition.keys().find(|key| !FIELDS.contains(&&***key)) {
         return Some(match &**key {
-            "lastTransitionTime" => "with `lastTransitionTime`, which the host sets".to_owned(),
+            TIME => "with `lastTransitionTime`, which the host sets".to_owned(),
             _ => "with a field that no condition of an answer has".to_owned(),
         });
     }
@@ -139,24 +142,35 @@ fn wrong(condition: &Map<String, Value>) -> Option<String> {
         .then(|| "whose observedGeneration is not a number".to_owned())
 }
 
-/// An element as wanted. Fields that no answer has stay.
+/// Whether two lists of conditions say something else, whatever their times.
+pub(super) fn differ(one: &[Value], other: &[Value]) -> bool {
+    let untimed = |element: &Value| {
+        let mut element = element.clone();
+        element.as_object_mut().map(|map| map.remove(TIME));
+        element
+    };
+    one.iter().map(untimed).ne(other.iter().map(untimed))
+}
+
+/// An element as wanted. Fields that no answer has stay. One that is right and has no time gets one, which is written
+/// with the next change.
 fn set(mut element: Value, wanted: &Map<String, Value>, now_seconds: i64) -> Value {
     let moved = text(&element, "status") != of(wanted, "status");
-    let untimed = text(&element, "lastTransitionTime").is_empty();
+    let untimed = text(&element, TIME).is_empty();
     // A server may leave out an empty text.
     let is_said = |(key, value): (&String, &Value)| match element.get(key) {
         Some(said) => said == value,
         None => *value == "",
     };
-    if !untimed && wanted.iter().all(is_said) {
-        return element;
-    }
+    let right = wanted.iter().all(is_said);
     if let Some(map) = element.as_object_mut() {
-        map.extend(wanted.clone());
-        map.entry("message").or_insert_with(|| "".into());
+        if !right {
+            map.extend(wanted.clone());
+            map.entry("message").or_insert_with(|| "".into());
+        }
         if moved || untimed {
             let now = time::format_rfc3339(now_seconds);
-            map.insert("lastTransitionTime".to_owned(), now.into());
+            map.insert(TIME.to_owned(), now.into());
         }
     }
     element
@@ -259,6 +273,26 @@ mod tests {
             twice[1..2]
         );
         assert_eq!(merged(&json!([]), &twice), twice);
+    }
+
+    #[test]
+    fn a_time_alone_is_no_reason_for_a_write() {
+        // As a kind keeps it whose schema has no time, and whose server leaves out an empty text.
+        let untimed = json!({"type": "Ours", "status": "True", "reason": "R"});
+        let there = [untimed, timed(condition("Theirs", "True", "t"))];
+        let same = merged(&json!([condition("Ours", "True", "")]), &there);
+        assert!(!differ(&same, &there));
+        for wanted in [
+            json!([condition("Ours", "True", "b")]),
+            json!([condition("Ours", "False", "")]),
+            json!([condition("New", "True", "")]),
+            json!([{"type": "Theirs", "status": null}]),
+        ] {
+            let changed = merged(&wanted, &there);
+            assert!(differ(&changed, &there), "{wanted}");
+        }
+        let changed = merged(&json!([condition("Ours", "True", "b")]), &there);
+        assert_eq!(changed[0]["lastTransitionTime"], "2026-01-01T00:01:01Z");
     }
 
     #[test]

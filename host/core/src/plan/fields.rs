@@ -5,7 +5,7 @@
 use super::contention::{Contentions, Said};
 use super::desired::{Elements, Field, Fields};
 use super::kept::KeptForms;
-use super::{PlannedFields, Step, TimeAdded, Wanting};
+use super::{PlannedFields, Step, TimeAdded, Wanting, conditions};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
@@ -112,13 +112,13 @@ fn change(
                 }),
             }
         }
-        Field::Conditions(conditions) => {
+        Field::Conditions(wanted) => {
             let there = list(&place, "type").map_err(invalid)?;
-            let merged = conditions.merged(&there, wanting.now_seconds);
+            let merged = wanted.merged(&there, wanting.now_seconds);
             FieldChange {
-                before: conditions.fingerprints(&there).collect(),
-                after: conditions.fingerprints(&merged).collect(),
-                value: (merged != there).then(|| merged.into()),
+                before: wanted.fingerprints(&there).collect(),
+                after: wanted.fingerprints(&merged).collect(),
+                value: conditions::differ(&merged, &there).then(|| merged.into()),
             }
         }
     })
@@ -138,10 +138,10 @@ pub(super) fn said(wanting: &Wanting<'_>, object: &Object, at: &str) -> Option<D
         let list = list(&place(object, &Path::parse(path).ok()?).ok()?, elements.key).ok()?;
         return Some(fingerprint(&list, &elements, wanting.time_added));
     }
-    if let Some(kind) = super::conditions::of_place(at) {
+    if let Some(kind) = conditions::of_place(at) {
         let path = Path::parse("status.conditions").ok()?;
         let list = list(&place(object, &path).ok()?, "type").ok()?;
-        return Some(super::conditions::fingerprint(&list, kind));
+        return Some(conditions::fingerprint(&list, kind));
     }
     let place = place(object, &Path::parse(at).ok()?).ok()?;
     Some(Digest::of(place.value().unwrap_or(&Value::Null)))
