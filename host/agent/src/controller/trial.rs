@@ -75,7 +75,7 @@ impl Controller {
             let failed = Trial::failed(&policy.name, failure.reason, &failure.message);
             return (failed, None);
         }
-        let shadow = Shadow(Arc::new(self.shadow()));
+        let shadow = Shadow(Arc::new(self.shadow(&policy.name)));
         // A suspension is no part of a revision: what it would do without it counts.
         let revision = Arc::new(Revision {
             policy: Policy {
@@ -127,10 +127,13 @@ impl Controller {
         self.pass(live).await.0
     }
 
-    /// An agent that only tries: it begins with what this one knows of owners, of what was made, and of when fields
-    /// changed.
-    fn shadow(&self) -> Self {
+    /// An agent that only tries a policy: it begins with what this one knows of owners, of what was made, of when
+    /// fields changed, and of the form in which servers keep what the policy wrote.
+    fn shadow(&self, policy: &str) -> Self {
         let memory = SharedMemory::default();
+        self.memory
+            .contentions
+            .copy_forms(&memory.contentions, policy);
         {
             let (ownership, outputs) = self.memory.copy_claims();
             let sightings = self.memory.lock().sightings.clone();

@@ -273,6 +273,27 @@ mod tests {
     }
 
     #[test]
+    fn the_forms_of_a_policy_can_be_copied_without_what_was_counted() {
+        let mut stage = Stage::new();
+        assert_eq!(stage.write("1000m"), 2);
+        let live = std::mem::take(&mut stage.contentions);
+        live.copy_forms(&stage.contentions, "another");
+        assert_eq!(stage.plan("1000m").len(), 2, "of another policy");
+        stage.contentions = Contentions::default();
+        live.copy_forms(&stage.contentions, &stage.policy.name);
+        assert_eq!(stage.plan("1000m").len(), 0);
+        assert_eq!(stage.plan("1001m").len(), 2);
+        // What others change is not known as a change of something that was written.
+        for theirs in 3..20 {
+            stage.primary.body["spec"]["clients"][0]["cpu"] = theirs.into();
+            if let Some(quota) = &mut stage.quota {
+                quota.body["spec"]["hard"]["cpu"] = theirs.into();
+            }
+            assert_eq!(stage.plan("1001m").len(), 2);
+        }
+    }
+
+    #[test]
     fn the_form_in_which_a_server_keeps_a_value_is_no_change_by_others() {
         let mut stage = Stage::new();
         for _ in 0..20 {

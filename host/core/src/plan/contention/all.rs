@@ -74,6 +74,24 @@ impl Table {
         contention.map(|one| one.forms.clone()).unwrap_or_default()
     }
 
+    /// The objects of a policy that the server keeps in another form than they were written.
+    fn formed(&self, policy: &str) -> Vec<(Key, ObjectRef, KeptForms)> {
+        let of_policy = self.all.iter().filter(|((key, _), one)| {
+            let is_of_policy = *key.policy == *policy;
+            is_of_policy && !one.forms.is_empty()
+        });
+        let formed =
+            of_policy.map(|((key, object), one)| (key.clone(), object.clone(), one.forms.clone()));
+        formed.collect()
+    }
+
+    /// Takes in the forms of objects.
+    fn form_as(&mut self, formed: Vec<(Key, ObjectRef, KeptForms)>) {
+        for (key, object, forms) in formed {
+            self.of(&key, &object).forms = forms;
+        }
+    }
+
     /// The objects of a primary.
     fn of_key(&mut self, key: &Key) -> impl Iterator<Item = (&ObjectRef, &mut Contention)> {
         let first = (key.clone(), ObjectRef::default());
@@ -198,6 +216,18 @@ impl Contentions {
     /// What the server made of fields that were written for a primary.
     pub(in crate::plan) fn forms(&self, key: &Key, object: &ObjectRef) -> KeptForms {
         self.counted().fields.form(key, object)
+    }
+
+    /// Tells others what the server made of the values that a policy wrote, and nothing that was counted.
+    pub fn copy_forms(&self, to: &Self, policy: &str) {
+        // Never both locks at once.
+        let (whole, fields) = {
+            let counted = self.counted();
+            (counted.whole.formed(policy), counted.fields.formed(policy))
+        };
+        let mut counted = to.counted();
+        counted.whole.form_as(whole);
+        counted.fields.form_as(fields);
     }
 
     /// Records a successful step for a primary under a policy, and what the server made of it.
