@@ -8,14 +8,15 @@ mod check;
 mod kinds;
 mod record;
 mod turn;
+mod unwritten;
 
 pub use check::{LimitCheck, LimitResult};
 pub use kinds::{LimitedKinds, kinds};
 pub use record::LimitRecord;
+pub use unwritten::{is_unchanged, is_unwritten};
 
 use crate::digest::Digest;
 use crate::failure::Failure;
-use crate::plan::WriteFailure;
 use crate::reference::ObjectRef;
 use check::Offer;
 use kinds::opposite;
@@ -326,23 +327,6 @@ impl Ledger {
         let ends = ends.filter(|ends| *ends > ask.now_seconds);
         Failure::known(KnownReason::LimitReached, message).until(ends)
     }
-}
-
-/// Whether a failed write certainly changed nothing.
-pub fn is_unwritten(failure: &WriteFailure) -> bool {
-    use KnownReason as R;
-    matches!(
-        failure.reason,
-        R::WriteConflict
-            | R::WriteForbidden
-            | R::WriteInvalid
-            | R::AdmissionRefused
-            | R::QuotaExceeded
-            | R::TargetNamespaceMissing
-            | R::KindMissing
-            | R::NotLeading
-            | R::ReadOnly
-    )
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ impl Controller {
         // A trial may have read them in between.
         self.rehearsals.written(&steps);
         outcome.stopped = stopped;
-        self.uncount(key, &counted, &outcome);
+        self.uncount(key, &counted, (&steps, &outcome));
         let of_sets = self.wrote(key, &steps, &outcome, &touched.sets);
         let of_needs = self.end_steps(key, &steps, &outcome, touched);
         self.wake_itself(key, of_needs.or(of_sets));

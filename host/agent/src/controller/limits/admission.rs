@@ -9,7 +9,7 @@ use transom_core::catalogue::Revision;
 use transom_core::failure::Failure;
 use transom_core::limits::{self, Ask, LimitVerdict, LimitedKinds};
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
@@ -127,19 +127,21 @@ impl Controller {
         count
     }
 
-    /// Takes back what was counted for a primary of which certainly nothing was written.
+    /// Takes back what was counted for a primary of which certainly nothing was written, or only what was there.
     pub(in crate::controller) fn uncount(
         &self,
         key: &Key,
         counted: &LimitedKinds,
-        outcome: &Outcome,
+        (steps, outcome): (&[Step], &Outcome),
     ) {
-        let unwritten = |result: &Result<(), _>| match result {
-            Ok(()) => false,
-            Err(failure) => limits::is_unwritten(failure),
+        let is_without_effect = |(step, done): (&Step, Option<&StepOutcome>)| match done {
+            None => true,
+            Some(done) => match &done.result {
+                Ok(()) => limits::is_unchanged(step, done.left.as_deref()),
+                Err(failure) => limits::is_unwritten(failure),
+            },
         };
-        let mut results = outcome.steps.iter();
-        if !counted.is_empty() && results.all(|step| unwritten(&step.result)) {
+        if !counted.is_empty() && outcome.of(steps).all(is_without_effect) {
             self.limits.ledger(&key.policy, |ledger| {
                 ledger.give_back(&key.primary, counted);
             });
