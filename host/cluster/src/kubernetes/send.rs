@@ -80,8 +80,12 @@ impl SendError {
         self.message().starts_with("admission webhook ")
     }
 
-    fn ending(&self) -> RequestEnd {
+    /// What it says about the server as a whole; `path` is that of the request.
+    fn ending(&self, path: &str) -> RequestEnd {
         match self {
+            Self::Answered { code: 503, .. } if !self.of_webhook() && may_be_aggregated(path) => {
+                RequestEnd::Lost
+            }
             Self::Answered {
                 code: 429 | 503,
                 pause_ms,
@@ -91,6 +95,16 @@ impl SendError {
             Self::Silent(_) => RequestEnd::Lost,
         }
     }
+}
+
+/// Whether another server than kube-apiserver may answer for a path: an aggregated API has a group with a dot. If it is
+/// down, kube-apiserver answers 503 in its place, and that is no reason to pause the writes of everything else.
+/// Groups of custom resources and some built-in ones have a dot, too. Their 503 comes at a start or shutdown, when a
+/// pause gains little: an overloaded kube-apiserver answers 429, and the back-off of each primary paces the rest.
+fn may_be_aggregated(path: &str) -> bool {
+    let rest = path.strip_prefix("/apis/").unwrap_or_default();
+    let group = rest.split('/').next().unwrap_or_default();
+    group.contains('.')
 }
 
 /// Sends requests. Cheap to clone; all clones share one rate limit.
@@ -141,16 +155,17 @@ impl Sender {
             };
             // Waiting for room may have taken longer than the lease lasts.
             if self.leading.get().is_some_and(|leading| !leading.leads()) {
-                permit.end(SendError::NotLeading.ending());
+                permit.end(RequestEnd::Answered);
                 return Err(SendError::NotLeading);
             }
             self.counts.add(verb, purpose);
             let answer = timeout(self.patience(), self.once(request.clone())).await;
             let answer = answer.unwrap_or_else(|_| Err(SendError::late()));
+            let ending = |refusal: &SendError| refusal.ending(request.uri().path());
             permit.end(
                 answer
                     .as_ref()
-                    .map_or_else(SendError::ending, |_| RequestEnd::Answered),
+                    .map_or_else(ending, |_| RequestEnd::Answered),
             );
             match answer {
                 Err(refusal @ SendError::Answered { code: 429, .. }) if !refusal.of_webhook() => {
@@ -285,5 +300,65 @@ impl RequestPermit<'_> {
 impl Drop for RequestPermit<'_> {
     fn drop(&mut self) {
         self.give_back(RequestEnd::Lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Response;
+    use kube::client::Body;
+    use serde_json::json;
+    use std::convert::Infallible;
+    use tower::service_fn;
+
+    const CORE: &str = "/api/v1/namespaces/n/configmaps/c";
+    const APPS: &str = "/apis/apps/v1/namespaces/n/deployments/d";
+    const AGGREGATED: &str = "/apis/agg.example/v1/namespaces/n/things/t";
+
+    /// A sender to a server that refuses one path, and asks for a minute.
+    fn sender(code: u16, refused: &'static str) -> Sender {
+        let answer = move |request: Request<Body>| async move {
+            let answer = match request.uri().path() == refused {
+                true => Response::builder().status(code).header("retry-after", "60"),
+                false => Response::builder(),
+            };
+            let status = json!({"kind": "Status", "status": "Failure", "code": code});
+            let body = Body::from(status.to_string().into_bytes());
+            Ok::<_, Infallible>(answer.body(body).unwrap())
+        };
+        Sender::new(Client::new(service_fn(answer), "default"))
+    }
+
+    async fn sends(sender: &Sender, path: &str) -> Result<Value, SendError> {
+        let request = Request::put(path).body(Vec::new()).unwrap();
+        let (verb, purpose) = (RequestVerb::Update, Purpose::Work);
+        sender.send(verb, purpose, &request).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_aggregated_api_without_its_server_holds_up_no_other_write() {
+        for (code, refused, pauses) in [
+            (503, AGGREGATED, false),
+            (503, APPS, true),
+            (503, CORE, true),
+            (429, AGGREGATED, true),
+        ] {
+            let sender = sender(code, refused);
+            let before = sender.limiter.limit.locked().clone();
+            let refusal = sends(&sender, refused).await;
+            assert!(
+                matches!(refusal, Err(SendError::Answered { code: said, .. }) if said == code),
+                "{refusal:?}"
+            );
+            let same = *sender.limiter.limit.locked() == before;
+            assert_eq!(same, !pauses, "{code} {refused}");
+            let other = if refused == APPS { CORE } else { APPS };
+            assert_eq!(
+                sends(&sender, other).await.is_err(),
+                pauses,
+                "{code} {refused}"
+            );
+        }
     }
 }

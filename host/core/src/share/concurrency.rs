@@ -47,7 +47,7 @@ pub enum RequestEnd {
     Answered,
     /// The server is overloaded, and may ask for a pause of so many milliseconds.
     PushedBack(Option<u64>),
-    /// No answer came.
+    /// No answer came, or none that tells how loaded the server is.
     Lost,
 }
 
