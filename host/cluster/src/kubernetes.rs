@@ -165,24 +165,22 @@ impl Kubernetes {
     }
 
     /// Sets what is watched: starts, stops and restarts watches, and returns at once. The objects of a watch that ends
-    /// are not reported as gone. Must be called inside a tokio runtime.
+    /// are not reported as gone, except those that another one takes over and does not find. Must be called inside a
+    /// tokio runtime.
     pub fn watch(&self, wanted: Watches) {
         let mut following = self.following.locked();
         let wanted = watching::aligned(wanted);
-        following.retain(|scope, _| {
-            let still = wanted.contains_key(&**scope);
-            if !still {
-                self.shared.wants_no_more(scope);
-            }
-            still
-        });
+        let ends = following.extract_if(.., |scope, _| !wanted.contains_key(&**scope));
+        let ended: Vec<_> = ends
+            .flat_map(|(scope, _)| self.shared.wants_no_more(&scope))
+            .collect();
         for (scope, keep) in wanted {
             let scope = Arc::new(scope);
             let running = following.get(&scope);
             if running.is_some_and(|(kept, _)| *kept == keep) {
                 continue;
             }
-            let number = self.shared.wants(&scope, &keep);
+            let number = self.shared.wants(&scope, &keep, &ended);
             let follow = Follow {
                 shared: Arc::clone(&self.shared),
                 number,

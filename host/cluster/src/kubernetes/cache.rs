@@ -569,6 +569,44 @@ mod tests {
         assert_eq!(event(&mut cache, OPAQUE, item("bad", 12, "x")), "!bad =bad");
     }
 
+    /// Ends the watch of all Secrets of a type while it has four; another one begins, is listed with one of them, and
+    /// tells this.
+    fn swapped(scope: Arc<Scope>, names: &[&str]) -> String {
+        let mut cache = cache();
+        for name in ["stays", "away", "made", "foreign"] {
+            event(&mut cache, OPAQUE, item(name, 5, "x"));
+        }
+        event(&mut cache, EXACT, item("made", 5, "x"));
+        let is_old = |watched: &mut Watched| watched.number == OPAQUE;
+        let ended: Vec<Watched> = cache.watches.extract_if(.., is_old).collect();
+        let keep = Keep {
+            names: names.iter().map(|name| (*name).into()).collect(),
+            ..Keep::default()
+        };
+        let next = 3;
+        cache.watches.push(Watched::new(next, scope, keep));
+        cache.seed(next, &ended);
+        // What was taken over is not known for certain.
+        assert_eq!(cache.find(&secret("away")), KnownObject::Unknown);
+        assert!(!cache.watch(next).unwrap().is_settled(true));
+        cache.begin(next);
+        assert_eq!(told(&cache.put(next, item("stays", 5, "x"))), "");
+        told(&cache.listed(next, "9"))
+    }
+
+    #[test]
+    fn a_deletion_between_two_watches_is_reported() {
+        let kept = ["stays", "away", "made"];
+        let fields = |fields| scope(None, Some(fields));
+        assert_eq!(swapped(scope(None, None), &kept), "-away");
+        assert_eq!(swapped(fields("type=Opaque"), &kept), "-away");
+        let apart = "type=Opaque,metadata.name!=foreign";
+        assert_eq!(swapped(fields(apart), &[]), "-away");
+        // An object that the next watch does not ask for is not gone.
+        assert_eq!(swapped(fields("type=Other"), &kept), "=stays");
+        assert_eq!(swapped(scope(Some("stays"), None), &[]), "");
+    }
+
     #[test]
     fn an_unusable_object_counts_as_unreadable_and_not_as_deleted() {
         let mut cache = cache();

@@ -38,39 +38,38 @@ pub struct WatchHealth {
 
 impl SharedConnection {
     /// Adds a watch and returns its number. It replaces a watch of the same scope: the objects stay and are listed
-    /// anew.
-    pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep) -> u64 {
+    /// anew. It also takes over objects of watches that ended.
+    pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep, ended: &[Watched]) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.change(|cache| {
             let before = cache
                 .watches
                 .iter_mut()
                 .find(|watched| watched.scope == *scope);
-            if let Some(watched) = before {
+            let news = if let Some(watched) = before {
                 (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
-                return cleared(watched);
-            }
-            cache
-                .watches
-                .push(Watched::new(number, Arc::clone(scope), keep.clone()));
-            Vec::new()
+                cleared(watched)
+            } else {
+                let watched = Watched::new(number, Arc::clone(scope), keep.clone());
+                cache.watches.push(watched);
+                Vec::new()
+            };
+            cache.seed(number, ended);
+            news
         });
         number
     }
 
-    /// Removes a watch. Its objects are not reported as gone.
-    pub(super) fn wants_no_more(&self, scope: &Scope) {
+    /// Removes a watch and returns it. Its objects are not reported as gone.
+    pub(super) fn wants_no_more(&self, scope: &Scope) -> Vec<Watched> {
+        let mut ended = Vec::new();
         self.change(|cache| {
-            let news = cache
-                .watches
-                .iter_mut()
-                .filter(|watched| *watched.scope == *scope)
-                .flat_map(cleared)
-                .collect();
-            cache.watches.retain(|watched| *watched.scope != *scope);
-            news
+            let ends = |watched: &mut Watched| *watched.scope == *scope;
+            ended.extend(cache.watches.extract_if(.., ends));
+            ended.iter_mut().flat_map(cleared).collect()
         });
         self.settled.notify_waiters();
+        ended
     }
 
     /// A list begins.

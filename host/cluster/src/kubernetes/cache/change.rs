@@ -25,6 +25,64 @@ impl Cache {
             .any(|watched| watched.store.is_unconfirmed(&key))
     }
 
+    /// Has a watch that is to be listed take over what it holds of watches that ended, so that its list tells what was
+    /// deleted meanwhile. Until then only [`Cache::heard`] and lists show these objects, as they were.
+    pub(in crate::kubernetes) fn seed(&mut self, number: u64, ended: &[Watched]) {
+        let Some(watched) = self.watches.iter().find(|one| one.number == number) else {
+            return;
+        };
+        let of_kind = |one: &&Watched| {
+            let (old, new) = (&one.scope, &watched.scope);
+            let same = (&old.kind, &old.api_version) == (&new.kind, &new.api_version);
+            same && !one.keep.names_only && !watched.keep.names_only
+        };
+        let seeds = ended.iter().filter(of_kind).flat_map(|one| {
+            let objects = one.store.iter(watched.scope.namespace.as_deref());
+            objects.filter_map(|(key, kept)| self.taken(watched, one, key, kept))
+        });
+        let seeds: Vec<Item> = seeds.collect();
+        if let Some(watched) = self.watch(number) {
+            // No list of this watch contained them yet: those that the next one omits are gone.
+            seeds
+                .into_iter()
+                .for_each(|item| watched.store.apply_event(item));
+        }
+    }
+
+    /// An object of a watch that ended, if another certainly covers it. One that its selector leaves out is not gone.
+    /// One that a third watch has is that one's to tell.
+    fn taken(
+        &self,
+        watched: &Watched,
+        ended: &Watched,
+        key: &StoreKey,
+        kept: &StoredObject,
+    ) -> Option<Item> {
+        let KeptContent::Body(bytes) = &kept.content else {
+            return None;
+        };
+        let (scope, reference) = (&*watched.scope, self.reference(&watched.scope, key));
+        if !watched.covers(&reference) || self.merged(scope, key).is_some() {
+            return None;
+        }
+        // A field of the same selector need not be kept to be known.
+        let mut bounds = scope.clone();
+        bounds
+            .fields
+            .take_if(|_| scope.fields == ended.scope.fields);
+        let is_bound = bounds.fields.is_some() || bounds.labels.is_some();
+        let is_held = || {
+            let object = decode::restore(&reference, &kept.version, bytes);
+            object.is_ok_and(|object| holds(&bounds, &object))
+        };
+        (!is_bound || is_held()).then(|| Item {
+            key: key.clone(),
+            version: kept.version.clone(),
+            content: kept.content.clone(),
+            ours: kept.ours,
+        })
+    }
+
     /// A list begins.
     pub(in crate::kubernetes) fn begin(&mut self, number: u64) {
         let now = self.moment;

@@ -68,7 +68,7 @@ impl Scene {
         });
         let shared = Arc::new(shared);
         let keep = Keep::default();
-        let number = shared.wants(&scope, &keep);
+        let number = shared.wants(&scope, &keep, &[]);
         let follow = Follow {
             shared: Arc::clone(&shared),
             number,
