@@ -228,6 +228,7 @@ impl Controller {
                     tokio::time::sleep(LOOK).await;
                 }
             };
+            // What is not loaded by then is suspended until it is (`Swap::narrow_slow`).
             drop(tokio::time::timeout(SUCCEED, ready).await);
             self.current.send_replace(true);
             leading.lost().await;

@@ -6,10 +6,16 @@ use crate::policies::Written;
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
 use std::sync::Arc;
-use tokio::time::Instant;
 use transom_core::catalogue::overlap::{self, LoadCandidate};
 use transom_core::catalogue::{PolicyChange, Revision};
 use transom_core::policy::{Policy, bound};
+
+impl Newest {
+    /// Whether its components take long.
+    fn is_slow(&self) -> bool {
+        self.loading.is_some_and(|since| since.elapsed() > GRACE)
+    }
+}
 
 impl Swap {
     /// Refuses manifests that may not work beside others, and loads those again that now may. Needs only the manifests,
@@ -42,10 +48,12 @@ impl Swap {
                 Some(refusal) => {
                     newest.refusal = Some(refusal.clone());
                     newest.pending = None;
+                    if !before {
+                        self.withdraw_load(&name);
+                    }
                     changes.extend(self.narrow(&name));
                     changes.extend(self.refuse(&name, refusal, !before));
                     if !before {
-                        self.withdraw_load(&name);
                         self.load(&name);
                     }
                 }
@@ -83,13 +91,33 @@ impl Swap {
 
     /// Bounds the earlier revisions of policies whose components take long.
     pub(in crate::policies) fn narrow_slow(&mut self) -> PolicyChanges {
-        let is_slow = |since: Instant| since.elapsed() > GRACE;
-        let slow = self.names(|_, newest| newest.loading.is_some_and(is_slow));
+        let slow = self.names(|_, newest| newest.is_slow());
         slow.iter().flat_map(|name| self.narrow(name)).collect()
     }
 
-    /// Bounds what the earlier revision of a policy may do by what its newest manifest says.
+    /// Whether what works is not what the leader before has put to work, and that takes long to load. What could not be
+    /// read once is not waited for.
+    fn is_behind(&self, name: &str) -> bool {
+        let Some((name, newest)) = self.newest.get_key_value(name) else {
+            return false;
+        };
+        // Without a valid manifest nothing says what may work again afterwards.
+        let waits = newest.is_slow() && !newest.unrestored && newest.policy.is_some();
+        let works = self.good.get(name).map(|good| good.revision.id());
+        let active = self.active_by_history(name).map(|active| active.id);
+        let is_other = works
+            .zip(active)
+            .is_some_and(|(works, active)| works != active);
+        self.caught_up && waits && self.recalled.contains(name) && is_other
+    }
+
+    /// Bounds what the earlier revision of a policy may do by what its newest manifest says. One that a new leader is
+    /// about to replace by the kept revision is suspended meanwhile: it would take back what that one wrote. Nothing
+    /// else need end this: whatever ends the load calls this again, or puts another revision to work.
     pub(super) fn narrow(&self, name: &str) -> PolicyChanges {
+        if self.is_behind(name) {
+            return self.suspend(name);
+        }
         let newest = self.newest.get(name);
         let shadows = newest.is_some_and(|newest| self.shadows(&newest.written));
         match newest.and_then(|newest| newest.policy.as_ref()) {

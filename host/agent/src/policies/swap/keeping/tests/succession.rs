@@ -1,6 +1,7 @@
 //! What a replica knows that takes over from another one.
 
 use super::*;
+use transom_core::catalogue::PolicyChange;
 
 /// The revision that is active by the history that a replica knows.
 fn known(swap: &Swap) -> Option<Digest> {
@@ -79,4 +80,67 @@ async fn a_kept_revision_that_cannot_be_read_stays_active_until_the_next_one_pas
         (Some(next), Some(next))
     );
     assert!(after.recalled.is_empty());
+}
+
+#[tokio::test]
+async fn what_works_is_suspended_while_the_kept_revision_takes_long_to_load() {
+    for is_had in [true, false] {
+        let (folder, cluster) = place();
+        let builtin = Location::Builtin("kubeconfig".to_owned());
+        let artifact = builtin.fetch(None, &GatheredComponents::default()).unwrap();
+        let [file, may_end] = ["answer", "end"].map(|name| folder.path().join(name));
+        let head = json!({"manifest": format!("sha256:{}", "1".repeat(64))});
+        let bytes = [format!("{head}\n").as_bytes(), &artifact.bytes].concat();
+        std::fs::write(&file, bytes).unwrap();
+        let no = json!({"reason": "RegistryUnavailable", "message": "no"});
+        let had = format!("cat '{}'", file.display());
+        let answer = if is_had {
+            &had
+        } else {
+            &format!("echo '{no}'")
+        };
+        let waits = format!("until [ -e '{}' ]; do sleep 0.05; done", may_end.display());
+        let mut after = asking(&cluster, &format!("{waits}; {answer}"));
+        after.exchange(written("a")).await;
+        let mut before = asking(&cluster, &had);
+        before.exchange(written("a")).await;
+        before.keep_notes().await;
+        before
+            .exchange(with_component(&policy(), "oci:registry.example/a:v1"))
+            .await;
+        let active = pass(&mut before);
+        before.keep_notes().await;
+        let earlier = works(&after);
+        assert!(earlier.is_some() && works(&before) == Some(active));
+        after.stand_by();
+        after.catch_up().await;
+        assert!(after.narrow_slow().is_empty());
+        late(&mut after);
+        let change = (policy(), PolicyChange::Bounded);
+        assert_eq!(after.narrow_slow(), [change]);
+        assert!(is_suspended(&after) && works(&after) == earlier);
+        assert!(after.narrow_slow().is_empty());
+        std::fs::write(&may_end, "").unwrap();
+        settle(&mut after).await;
+        assert!(!is_suspended(&after));
+        let expected = if is_had { Some(active) } else { earlier };
+        assert_eq!(works(&after), expected);
+        // What could not be read is tried again, and holds up nothing.
+        after.load(&policy());
+        late(&mut after);
+        after.narrow_slow();
+        assert!(!is_suspended(&after));
+    }
+}
+
+/// The load of the policy takes long.
+fn late(swap: &mut Swap) {
+    let newest = swap.newest.get_mut(&policy()).unwrap();
+    assert!(newest.loading.is_some());
+    newest.loading = Instant::now().checked_sub(SOON);
+}
+
+fn is_suspended(swap: &Swap) -> bool {
+    let known = swap.active.lock();
+    known.catalogue.revision(&policy()).unwrap().policy.suspend
 }
