@@ -160,10 +160,7 @@ impl Controller {
                     replaces |= works;
                     self.remove_queue(policy);
                 }
-                (TagMoved, _) => {
-                    let (reason, moved) = (KnownReason::TagMoved, active.moved(policy));
-                    self.connections.warn_of_policy(policy, reason, &moved);
-                }
+                (TagMoved, _) => self.warn_of_tags(policy, &active.moved(policy)),
                 (Refused | Mended | Waiting | TagReturned, _) => {}
                 (Loaded | Swapped | Bounded, _) | (Removed, Some(_)) => continue,
             }

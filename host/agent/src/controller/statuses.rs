@@ -2,6 +2,7 @@
 //! it; of a primary when a reconcile ends, and what could not be written, as on a full disk, as soon as possible.
 
 mod retained;
+mod tags;
 
 use super::Controller;
 use super::memory::LastResult;
@@ -55,6 +56,8 @@ pub(super) struct Policies {
     last: BTreeMap<String, PolicyStatus>,
     /// Statuses that an earlier agent published, until this one publishes its own.
     found: BTreeMap<String, PolicyStatus>,
+    /// What these statuses said of moved tags.
+    moved: BTreeMap<String, String>,
     /// Policies whose newest status could not be written; that was logged.
     unwritten: BTreeSet<String>,
     /// When this replica began to work, once it has published since; it knows no results of the primaries then.
@@ -98,6 +101,7 @@ impl Statuses {
 
     /// Drops the unwritten statuses of a deleted policy.
     pub(super) fn forget(&self, policy: &str) {
+        self.lock().moved.remove(policy);
         self.left().retain(|key, _| *key.policy != *policy);
     }
 
@@ -139,6 +143,7 @@ impl Controller {
             }
             self.connections.found_policy_status(policy, &status);
             policies.last.remove(policy);
+            policies.moved.extend(tags::moved(policy, &status));
             policies.found.insert(policy.clone(), status);
         }
         self.statuses.changed();

@@ -20,6 +20,9 @@ const LONGEST: Duration = Duration::from_secs(15);
 /// another one.
 const AT_ONCE: usize = 1;
 
+/// When the first look is at the latest: until then a moved tag is missing in the status, as if it had returned.
+const FIRST: Duration = Duration::from_secs(30);
+
 /// A tag that an active policy uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tag {
@@ -54,6 +57,8 @@ impl Tags {
             seeds: RandomState::new(),
         };
         tags.rest();
+        let soon = Instant::now() + FIRST;
+        tags.due = tags.due.map(|due| due.min(soon));
         tags
     }
 
@@ -133,4 +138,31 @@ async fn recorded(components: &Components, tag: Tag) -> Option<String> {
         kept.record(&tag.component, asker)
     });
     record.await.ok()??.manifest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_artifacts::Sources;
+
+    #[tokio::test]
+    async fn the_first_look_is_soon_and_the_next_ones_are_as_far_apart_as_asked() {
+        let components = Components::new(&Sources::default());
+        let wait = |tags: &Tags| tags.due.map(|due| due.duration_since(Instant::now()));
+        let first = |every_seconds| wait(&Tags::new(&components, every_seconds));
+        assert_eq!(first(0), None);
+        assert!(first(10) < Some(FIRST) && first(600) <= Some(FIRST));
+        assert!(first(600) > Some(FIRST / 2));
+        let mut tags = Tags::new(&components, 600);
+        let mut looks = 0;
+        for due in [tags.due, Some(Instant::now())] {
+            tags.due = due;
+            tags.begin(|| {
+                looks += 1;
+                Vec::new()
+            });
+        }
+        assert_eq!(looks, 1);
+        assert!(wait(&tags) > Some(FIRST * 10));
+    }
 }
