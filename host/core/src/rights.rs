@@ -286,7 +286,8 @@ impl Needed<'_> {
         }
     }
 
-    /// What the policy makes or removes on other connections names the cluster of the primary by the uid of a namespace.
+    /// What the policy makes or removes on other connections names the cluster of the primary by the uid of its
+    /// namespace `kube-system`.
     fn cluster(&mut self, policy: &Policy) {
         if policy.primary.cluster != self.asked.connection {
             return;

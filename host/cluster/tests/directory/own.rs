@@ -377,7 +377,10 @@ fn writes_nothing_while_another_agent_owns_the_folder() {
                 .contains("b25l")
         );
         drop(second);
-        first.publish(&report("a"), "").unwrap();
+        // A child that another test starts holds the lock until it runs its program.
+        let deadline = std::time::Duration::from_secs(60);
+        let publish = || first.publish(&report("a"), "").ok();
+        transom_support::wait::until("the lock of the folder", deadline, publish).unwrap();
         assert!(folder.path("fleet/.transom/status/p/n.a.yaml").exists());
         assert!(
             matches!(

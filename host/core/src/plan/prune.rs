@@ -236,9 +236,9 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// `None` when the target has no stamp of this policy and cluster, or the stamp of this primary. A primary with the same name
-    /// and another uid is another one; one with the same uid is the same, in whatever version of its kind the policy
-    /// reads it.
+    /// `None` when the target has no stamp of this policy and cluster, or the stamp of this primary. A primary with the
+    /// same name and another uid is another one; one with the same uid is the same, in whatever version of its kind the
+    /// policy reads it.
     pub fn of(policy: &Policy, source: &SourceRef, key: &Key, existing: &Object) -> Option<Self> {
         let ours = |stamp: &Stamp| {
             *stamp.policy == *key.policy && source.is_cluster_of(&existing.reference, stamp)
