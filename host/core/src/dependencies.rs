@@ -97,33 +97,33 @@ pub struct Outputs {
     keys: BTreeSet<Key>,
     /// The uids of clusters with primaries, by connection, as far as they are needed and known.
     uids: BTreeMap<String, Arc<str>>,
+    /// The outputs whose stamp names a cluster while the uid of the cluster is not known, with that stamp's source.
+    unproven: BTreeMap<ObjectRef, SourceRef>,
 }
 
 impl Outputs {
     /// Records an object as it is now, stamped or not.
     pub fn observe(&mut self, object: &Object) {
         let stamp = Stamp::read(object);
-        let ours = stamp.filter(|stamp| !self.is_of_another_cluster(object, &stamp.source));
-        self.record(&object.reference, ours.map(|stamp| stamp.key()));
+        let ours =
+            stamp.filter(|stamp| !self.is_of_another_cluster(&object.reference, &stamp.source));
+        self.record(&object.reference, ours.as_ref().map(Stamp::key));
+        if let Some(Stamp { source, .. }) = ours
+            && !source.cluster_uid.is_empty()
+            && !self.uids.contains_key(&source.reference.cluster)
+        {
+            self.unproven.insert(object.reference.clone(), source);
+        }
     }
 
     /// Whether an agent of another cluster certainly made an object.
-    fn is_of_another_cluster(&self, object: &Object, source: &SourceRef) -> bool {
+    fn is_of_another_cluster(&self, object: &ObjectRef, source: &SourceRef) -> bool {
         let cluster = &source.reference.cluster;
-        let uid = match object.reference.cluster == *cluster {
+        let uid = match object.cluster == *cluster {
             true => Some(""),
             false => self.uids.get(cluster).map(|uid| &**uid),
         };
         !source.cluster_uid.is_empty() && uid.is_some_and(|uid| uid != source.cluster_uid)
-    }
-
-    /// Forgets an object that an agent of another cluster made. Before the uid of this one was known, it may have been
-    /// recorded.
-    pub fn leave(&mut self, object: &Object) {
-        let stamp = Stamp::read(object);
-        if stamp.is_some_and(|stamp| self.is_of_another_cluster(object, &stamp.source)) {
-            self.gone(&object.reference);
-        }
     }
 
     /// The uid of a cluster, if it is known.
@@ -131,9 +131,22 @@ impl Outputs {
         self.uids.get(cluster).cloned()
     }
 
-    /// Records the uid of a cluster.
+    /// Records the uid of a cluster, and forgets what agents of other clusters made.
     pub fn know(&mut self, cluster: &str, uid: &Arc<str>) {
         self.uids.insert(cluster.to_owned(), Arc::clone(uid));
+        let of_cluster =
+            |_: &ObjectRef, source: &mut SourceRef| source.reference.cluster == cluster;
+        let proven: Vec<_> = self.unproven.extract_if(.., of_cluster).collect();
+        for (object, source) in proven {
+            if self.is_of_another_cluster(&object, &source) {
+                self.gone(&object);
+            }
+        }
+    }
+
+    /// Takes over which uids are known.
+    pub fn copy_uids(&mut self, of: &Self) {
+        self.uids.clone_from(&of.uids);
     }
 
     /// Records whom an object was made for; of another one nothing is kept.
@@ -150,6 +163,7 @@ impl Outputs {
 
     /// Records that an object is gone.
     pub fn gone(&mut self, object: &ObjectRef) {
+        self.unproven.remove(object);
         if let Some((object, keys)) = self.index.readers.remove_entry(object) {
             for key in keys {
                 unlink(&mut self.index.reads, &key, &object);
@@ -245,15 +259,17 @@ mod tests {
             "the uid of this cluster is not known yet"
         );
         outputs.know("local", &"here".into());
-        outputs.leave(&made("other"));
         assert!(!is_output(&outputs));
         outputs.observe(&made("other"));
         assert!(!is_output(&outputs));
         outputs.observe(&made("here"));
-        outputs.leave(&made("here"));
         assert!(is_output(&outputs));
         outputs.observe(&made("other"));
         assert!(!is_output(&outputs), "it was taken over");
+        let mut outputs = Outputs::default();
+        outputs.observe(&made("here"));
+        outputs.know("local", &"here".into());
+        assert!(is_output(&outputs));
     }
 
     #[test]

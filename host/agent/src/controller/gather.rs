@@ -147,9 +147,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     async fn all(&mut self) -> Result<(Option<ObservedState>, Leftovers), Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
-        self.touched.cluster_uid = self.cluster_uid().await?;
         let primary = self.primary().await?;
         let Some(primary) = primary.filter(|there| policy.is_about(there)) else {
+            self.touched.cluster_uid = self.cluster_uid().await?;
             return Ok((None, self.of_gone().await?));
         };
         let accounts = &controller.accounts;
@@ -162,7 +162,12 @@ impl Reader<'_> {
         if let Some(unlocated) = self.locate_only(&primary) {
             return Err(unlocated);
         }
-        if let Err(held) = policy.held(&primary).and_then(|()| self.ready(&primary)) {
+        let mut held = policy.held(&primary);
+        if held.is_ok() {
+            self.touched.cluster_uid = self.cluster_uid().await?;
+            held = self.ready(&primary);
+        }
+        if let Err(held) = held {
             if self.first_round.is_none() {
                 self.locate(&primary);
             }

@@ -313,7 +313,10 @@ impl Controller {
         }
         let memory = &mut *self.memory.lock();
         for one in &candidates {
-            memory.outputs.leave(&one.object);
+            // What is not proven to be of this cluster is no output: nothing becomes of it here.
+            if why == Undesired::SourceDeleted && !prune::is_made_by(source, &one.object) {
+                memory.outputs.gone(&one.object.reference);
+            }
         }
         let ownership = &mut memory.ownership;
         prune::plan(policy, (key, source), &candidates, ownership, why)

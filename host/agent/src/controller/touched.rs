@@ -30,6 +30,8 @@ pub(super) struct Touched {
     pub(super) absent: BTreeSet<ObjectRef>,
     /// The primary as it was read.
     pub(super) primary: Option<Arc<Object>>,
+    /// The uid of one that is gone, if it is known.
+    pub(super) gone_uid: String,
     /// The uid of its cluster, where the policy makes or removes objects on another connection; else empty.
     pub(super) cluster_uid: Arc<str>,
     /// The objects that others made and of which fields may be written, as they were read.
@@ -62,7 +64,8 @@ impl Touched {
             shown_sets: Vec::new(),
             absent: BTreeSet::new(),
             primary: None,
-            cluster_uid: "".into(),
+            gone_uid: String::new(),
+            cluster_uid: Arc::default(),
             others: Vec::new(),
             last_seen: None,
             resyncs: admitted.resyncs,
@@ -78,7 +81,10 @@ impl Touched {
     pub(super) fn source(&self) -> SourceRef {
         match &self.primary {
             Some(primary) => SourceRef::of(primary, &self.cluster_uid),
-            None => SourceRef::gone(&self.reconcile.key.primary, &self.cluster_uid),
+            None => SourceRef {
+                uid: self.gone_uid.clone(),
+                ..SourceRef::gone(&self.reconcile.key.primary, &self.cluster_uid)
+            },
         }
     }
 

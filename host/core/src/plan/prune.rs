@@ -144,7 +144,7 @@ pub fn plan(
 }
 
 /// Whether what bears a stamp was made by an agent of the cluster of this source.
-fn is_made_by(source: &SourceRef, object: &Object) -> bool {
+pub fn is_made_by(source: &SourceRef, object: &Object) -> bool {
     Stamp::read(object).is_some_and(|stamp| source.is_cluster_of(&object.reference, &stamp))
 }
 

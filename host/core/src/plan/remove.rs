@@ -145,9 +145,11 @@ fn of_another(object: &ObjectRef, existing: &Object, stamp: &Stamp) -> Option<Fa
     let place = |one: &ObjectRef| (one.cluster.clone(), one.namespace.clone(), one.name.clone());
     // The name of the connection may be another one since.
     let same = !source.uid.is_empty() && source.uid == primary.uid || place(ours) == place(theirs);
-    let same = same && primary.is_cluster_of(object, &there);
+    let of_cluster = primary.is_cluster_of(object, &there);
     let alike = (ours.group(), &ours.kind) == (theirs.group(), &theirs.kind);
-    (alike && !same).then(|| {
+    // On its own connection a policy may clean up after agents of other clusters.
+    let elsewhere = object.cluster != ours.cluster && !source.cluster_uid.is_empty();
+    (alike && !(same && of_cluster) || elsewhere && !of_cluster).then(|| {
         let message = format!("{object} is not removed for {ours}: it was made for {theirs}");
         Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()])
     })
@@ -375,10 +377,12 @@ mod tests {
         let policy = policy(&policy_of);
         let mut there = work("w");
         there.cluster = "hub".to_owned();
-        let removal = |uid: &str| {
+        let removal = |uid: &str, kind: &str| {
             let plan = |wanting: &Wanting<'_>| {
-                let other = &Key::new(&"other".into(), &wanting.primary.reference);
-                let of = Stamp::of(other, SourceRef::of(wanting.primary, uid), "", "");
+                let mut source = SourceRef::of(wanting.primary, uid);
+                source.reference.kind = kind.to_owned();
+                let other = &Key::new(&"other".into(), &source.reference);
+                let of = Stamp::of(other, source, "", "");
                 let mut body = json!({"metadata": {"uid": "u"}});
                 of.on(&there).put(&mut body);
                 let existing = Some(Arc::new(object(there.clone(), body)));
@@ -397,9 +401,12 @@ mod tests {
                 .map(|step| step.is_some())
                 .map_err(|failure| failure.reason.to_string())
         };
-        assert_eq!(removal(UID), Ok(true));
-        assert_eq!(removal(""), Ok(true), "it was made for this very primary");
-        assert_eq!(removal("other"), Err("TargetNotOwned".to_owned()));
+        let (alike, refused) = ("ManagedCluster", Err("TargetNotOwned".to_owned()));
+        assert_eq!(removal(UID, alike), Ok(true));
+        assert_eq!(removal("", alike), Ok(true), "made for this very primary");
+        assert_eq!(removal("other", alike), refused);
+        assert_eq!(removal(UID, "Other"), Ok(true), "a primary of another kind");
+        assert_eq!(removal("other", "Other"), refused);
     }
 
     #[test]

@@ -126,6 +126,8 @@ fn is_kept_by_another(
         return false;
     };
     let ours = match Stamp::read(existing) {
+        // The one that keeps it may not have named its cluster yet.
+        Some(stamp) if stamp.source.cluster_uid.is_empty() => *stamp.policy == **policy,
         Some(stamp) => wanting.stamp.is_policy_of(&existing.reference, &stamp),
         None => adopt::of_others(wanting, existing, (rule, Rivals::OfPolicy)).is_none(),
     };

@@ -180,11 +180,13 @@ fn what_agents_of_other_clusters_copied_is_neither_overwritten_nor_removed() -> 
         let (hub, account) = other_hub(stage, &[]).await?;
         hub.objects().namespace("host-1").await?;
         let path = put_for_hub(stage)?;
-        let name = "copied-mine";
+        let [name, paused] = ["copied-mine", "copied-paused"];
         let [kubeconfig, _] = hosted(stage, name).await?;
+        let [of_paused, _] = hosted(stage, paused).await?;
         let (agent, _) = two_servers(stage, &hub, &account, &path).await?;
         let of = |name: &str| format!("{name}-admin-kubeconfig");
         let copy = wait_for(hub.objects(), "host-1", &of(name), &kubeconfig).await?;
+        wait_for(hub.objects(), "host-1", &of(paused), &of_paused).await?;
         let here = stage.get(NAMESPACE, None, "kube-system").await?;
         let here = here.context("no kube-system")?["metadata"]["uid"].take();
         ensure!(source(&copy)?["clusterUid"] == here, "{copy}");
@@ -203,24 +205,31 @@ fn what_agents_of_other_clusters_copied_is_neither_overwritten_nor_removed() -> 
             );
         }
         hosted(stage, same).await?;
-        // And an earlier agent named no cluster.
-        let mut earlier = source(&copy)?;
-        earlier
-            .as_object_mut()
-            .context("no source")?
-            .remove("clusterUid");
-        let earlier = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": of(name), "namespace": "host-1",
-            "annotations": {labels::SOURCE: earlier.to_string()}}});
-        hub.objects().apply(earlier).await?;
+        // And an earlier agent named no cluster; one of its primaries is paused, so nothing is written for it.
+        for name in [name, paused] {
+            let copy = (Some("host-1"), &*of(name));
+            let mut earlier = source(&hub.objects().get(SECRET, copy).await?)?;
+            let fields = earlier.as_object_mut().context("no source")?;
+            fields.remove("clusterUid");
+            let metadata = json!({"name": copy.1, "namespace": "host-1",
+                "annotations": {labels::SOURCE: earlier.to_string()}});
+            let earlier = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+            hub.objects().apply(earlier).await?;
+        }
+        let body = json!({"metadata": {"annotations": {labels::PAUSED: "true"}}});
+        stage.patch(HOSTED, Some(CLUSTERS), paused, body).await?;
         let (agent, [mark, there]) = two_servers(stage, &hub, &account, &path).await?;
         agent.wait_for(&primary(same), "Failed TargetNotOwned")?;
         let mine = (Some("host-1"), &*of(name));
         let is_named = |copy: &Value| source(copy).is_ok_and(|source| source["clusterUid"] == here);
         hub.objects().wait_for(SECRET, mine, is_named).await?;
-        for name in [name, same] {
+        agent.wait_for(&primary(paused), "Held Paused")?;
+        for name in [name, same, paused] {
             stage.delete(HOSTED, Some(CLUSTERS), name).await?;
         }
-        wait_for(hub.objects(), "host-1", mine.1, &Value::Null).await?;
+        for name in [name, paused] {
+            wait_for(hub.objects(), "host-1", &of(name), &Value::Null).await?;
+        }
         agent.wait_for(&primary(same), "Applied SourceDeleted")?;
         agent.stop()?;
         for before in theirs {

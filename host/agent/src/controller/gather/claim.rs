@@ -211,7 +211,11 @@ impl Reader<'_> {
         let ownership = &mut self.controller.memory.lock().ownership;
         let decided = targets.iter().zip(there).map(|(object, existing)| {
             let stamp = existing.as_deref().and_then(Stamp::read);
-            let stamp = stamp.filter(|stamp| source.is_cluster_of(object, stamp));
+            // One that names no cluster counts by the uid of its primary.
+            let counts = |stamp: &Stamp| {
+                stamp.source.cluster_uid.is_empty() || source.is_cluster_of(object, stamp)
+            };
+            let stamp = stamp.filter(counts);
             Claimed {
                 ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
                 object: object.clone(),

@@ -15,16 +15,20 @@ impl Reader<'_> {
     /// tells them from those that agents of other clusters make.
     pub(super) async fn cluster_uid(&self) -> Result<Arc<str>, Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
-        if policy.marks_elsewhere().next().is_none() {
-            return Ok(Arc::default());
-        }
         let cluster = &policy.primary.cluster;
+        // A revision before may have made objects elsewhere.
         let known = controller.memory.lock().outputs.uid(cluster);
         if let Some(known) = known {
             return Ok(known);
         }
+        if policy.marks_elsewhere().next().is_none() {
+            return Ok(Arc::default());
+        }
         let uid: Arc<str> = controller.connections.uid_of(cluster).await?.into();
-        controller.memory.lock().outputs.know(cluster, &uid);
+        // A folder may get one yet.
+        if !uid.is_empty() {
+            controller.memory.lock().outputs.know(cluster, &uid);
+        }
         Ok(uid)
     }
 
@@ -79,7 +83,14 @@ impl Reader<'_> {
             );
             return Err(Failure::known(KnownReason::ReadFailed, message));
         }
-        let released = controller.memory.lock().ownership.remove(key);
+        let released = {
+            let mut memory = controller.memory.lock();
+            // It tells what was made for this very primary.
+            let uid = there.as_ref().map(Object::uid);
+            let uid = uid.or_else(|| memory.ownership.uid(key));
+            self.touched.gone_uid = uid.unwrap_or_default().to_owned();
+            memory.ownership.remove(key)
+        };
         controller.enqueue_released(released);
         Ok(Leftovers {
             why: Undesired::SourceDeleted,

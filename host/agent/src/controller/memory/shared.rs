@@ -164,7 +164,10 @@ impl SharedMemory {
             let Some(last) = last else { break };
             from = Bound::Excluded(last);
         }
-        self.lock().ownership.copy_rest(&mut ownership);
+        let memory = self.lock();
+        memory.ownership.copy_rest(&mut ownership);
+        outputs.copy_uids(&memory.outputs);
+        drop(memory);
         (ownership, outputs)
     }
 

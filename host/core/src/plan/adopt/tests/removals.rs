@@ -221,12 +221,14 @@ fn a_right_is_taken_away_whatever_holds_up_another_object() {
 
 #[test]
 fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
-    let policy = policy(&makes());
-    let planned = |metadata: Value, rules: Value| {
-        let there = object(
-            role("shared"),
-            json!({"metadata": metadata, "rules": rules}),
-        );
+    let mut manifest = makes();
+    let mut hub = manifest["spec"]["grant"]["write"][1].clone();
+    hub["cluster"] = json!("hub");
+    let rules = manifest["spec"]["grant"]["write"].as_array_mut();
+    rules.unwrap().push(hub);
+    let policy = policy(&manifest);
+    let planned_at = |place: ObjectRef, body: Value| {
+        let there = object(place, body);
         let cluster = "cluster.open-cluster-management.io/v1";
         let other = ObjectRef::local(cluster, "ManagedCluster", None, "c0");
         let owner = Ownership::OwnedBy {
@@ -241,11 +243,30 @@ fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
         );
         planned.map(|planned| planned.plan.steps.len()).ok()
     };
+    let planned = |metadata: Value, rules: Value| {
+        planned_at(
+            role("shared"),
+            json!({"metadata": metadata, "rules": rules}),
+        )
+    };
     let right = json!([rule(&["get"])]);
     assert_eq!(planned(json!({}), right.clone()), Some(0));
     assert_eq!(planned(json!({}), json!([rule(&["get", "update"])])), None);
     let going = json!({"deletionTimestamp": "2026-03-05T09:00:00Z"});
     assert_eq!(planned(going, right.clone()), None);
     let owned = json!({"ownerReferences": [{"name": "o"}]});
-    assert_eq!(planned(owned, right), None);
+    assert_eq!(planned(owned, right.clone()), None);
+    // On another connection the one that keeps it may not have named its cluster yet; that of another cluster is not
+    // right, however it looks.
+    let made = |cluster_uid: &str| {
+        let (mut there, mut source) = (role("shared"), SourceRef::gone(&role("c0"), cluster_uid));
+        (there.cluster, source.uid) = ("hub".to_owned(), "u0".to_owned());
+        let mut body = json!({"rules": right});
+        let key = Key::new(&policy.name, &source.reference);
+        Stamp::of(&key, source, "", "").put(&mut body);
+        planned_at(there, body)
+    };
+    assert_eq!(made(""), Some(0));
+    assert_eq!(made(CLUSTER), Some(0));
+    assert_eq!(made("other"), None);
 }
