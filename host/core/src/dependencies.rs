@@ -104,6 +104,7 @@ pub struct Outputs {
 impl Outputs {
     /// Records an object as it is now, stamped or not.
     pub fn observe(&mut self, object: &Object) {
+        self.unproven.remove(&object.reference);
         let stamp = Stamp::read(object);
         let ours =
             stamp.filter(|stamp| !self.is_of_another_cluster(&object.reference, &stamp.source));
@@ -144,9 +145,10 @@ impl Outputs {
         }
     }
 
-    /// Takes over which uids are known.
+    /// Takes over which uids are known, and what waits for others.
     pub fn copy_uids(&mut self, of: &Self) {
         self.uids.clone_from(&of.uids);
+        self.unproven.clone_from(&of.unproven);
     }
 
     /// Records whom an object was made for; of another one nothing is kept.
@@ -268,6 +270,12 @@ mod tests {
         assert!(!is_output(&outputs), "it was taken over");
         let mut outputs = Outputs::default();
         outputs.observe(&made("here"));
+        outputs.know("local", &"here".into());
+        assert!(is_output(&outputs));
+        // What it said before it was written anew counts no more.
+        let mut outputs = Outputs::default();
+        outputs.observe(&made("other"));
+        outputs.observe(&made(""));
         outputs.know("local", &"here".into());
         assert!(is_output(&outputs));
     }

@@ -297,13 +297,6 @@ impl OwnershipIndex {
             .is_some_and(|claims| claims.contenders.keys().any(is_sibling))
     }
 
-    /// The uid of a primary that claims anything, as it was then.
-    pub fn uid(&self, key: &Key) -> Option<&str> {
-        let target = self.targets_of.get(key)?.first()?;
-        let contender = self.by_target.get(target)?.contenders.get(key)?;
-        Some(&contender.uid)
-    }
-
     /// The targets that a key wants; `None` when it is not known what it wants.
     pub fn targets(&self, key: &Key) -> Option<&BTreeSet<ObjectRef>> {
         self.targets_of.get(key)

@@ -163,6 +163,10 @@ impl Reader<'_> {
             return Err(unlocated);
         }
         let mut held = policy.held(&primary);
+        if policy.marks_elsewhere().next().is_some() {
+            let uid = primary.uid().into();
+            controller.memory.lock().uids.insert(self.key.clone(), uid);
+        }
         if held.is_ok() {
             self.touched.cluster_uid = self.cluster_uid().await?;
             held = self.ready(&primary);

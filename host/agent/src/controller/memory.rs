@@ -62,6 +62,8 @@ pub(crate) struct Memory {
     pub(crate) own_wakes: BTreeMap<Key, u8>,
     /// Each primary as its policy saw it last.
     pub(crate) last_seen: HashMap<Key, LastSeen>,
+    /// The uid of each primary of policies that make objects on other connections, as it was last there.
+    pub(crate) uids: HashMap<Key, Box<str>>,
     /// How often other writers overwrote what a policy wrote.
     pub(crate) contentions: Arc<Contentions>,
     /// The writes of the last minute, to limit them.
@@ -202,6 +204,7 @@ impl Memory {
         }
         self.counted.retain(|key, _| *key.policy != *policy);
         self.last_seen.retain(|key, _| *key.policy != *policy);
+        self.uids.retain(|key, _| *key.policy != *policy);
         self.failed_writes.retain(|key, _| *key.policy != *policy);
         self.contentions.remove_policy(policy);
         self.deselected.retain(|key| *key.policy != *policy);
@@ -221,6 +224,9 @@ impl Memory {
         self.failed_writes.remove(key);
         self.deselected.remove(key);
         self.own_wakes.remove(key);
+        if self.outputs.of(key).next().is_none() {
+            self.uids.remove(key);
+        }
     }
 
     /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that

@@ -148,7 +148,9 @@ fn of_another(object: &ObjectRef, existing: &Object, stamp: &Stamp) -> Option<Fa
     let of_cluster = primary.is_cluster_of(object, &there);
     let alike = (ours.group(), &ours.kind) == (theirs.group(), &theirs.kind);
     // On its own connection a policy may clean up after agents of other clusters.
-    let elsewhere = object.cluster != ours.cluster && !source.cluster_uid.is_empty();
+    let elsewhere = object.cluster != ours.cluster
+        && theirs.cluster == ours.cluster
+        && !source.cluster_uid.is_empty();
     (alike && !(same && of_cluster) || elsewhere && !of_cluster).then(|| {
         let message = format!("{object} is not removed for {ours}: it was made for {theirs}");
         Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()])

@@ -292,6 +292,12 @@ impl Uninstall {
             .collect();
         let secrets = secrets(&self.cluster).await?;
         ensure!(rows == stamped(&secrets), "{told}");
+        let told = self.follow(&["get secrets", "custom-columns"])?;
+        let is_told = |home: &str| {
+            let mut lines = told.lines();
+            lines.any(|line| line.starts_with(home) && line.contains("HostedCluster"))
+        };
+        ensure!(rows.keys().all(|home| is_told(home)), "{told}");
         Ok(())
     }
 

@@ -15,7 +15,7 @@ impl Reader<'_> {
     /// tells them from those that agents of other clusters make.
     pub(super) async fn cluster_uid(&self) -> Result<Arc<str>, Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
-        let cluster = &policy.primary.cluster;
+        let cluster = &self.key.primary.cluster;
         // A revision before may have made objects elsewhere.
         let known = controller.memory.lock().outputs.uid(cluster);
         if let Some(known) = known {
@@ -86,8 +86,8 @@ impl Reader<'_> {
         let released = {
             let mut memory = controller.memory.lock();
             // It tells what was made for this very primary.
-            let uid = there.as_ref().map(Object::uid);
-            let uid = uid.or_else(|| memory.ownership.uid(key));
+            let uid = memory.uids.get(key).map(|uid| &**uid);
+            let uid = uid.or_else(|| there.as_ref().map(Object::uid));
             self.touched.gone_uid = uid.unwrap_or_default().to_owned();
             memory.ownership.remove(key)
         };

@@ -154,6 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn the_uid_of_a_primary_is_known_as_long_as_anything_that_it_made_is_there() {
+        let made = ObjectRef::local("v1", "ConfigMap", Some("n"), "c");
+        let key = Key::new(&"p".into(), &ObjectRef::local("v1", "Thing", None, "t"));
+        let mut memory = Memory::default();
+        memory.outputs.record(&made, Some(key.clone()));
+        memory.uids.insert(key.clone(), "u".into());
+        // The primary is gone, and what it made waits for something else.
+        memory.remove(&key);
+        assert!(memory.uids.contains_key(&key));
+        memory.outputs.gone(&made);
+        memory.remove(&key);
+        assert!(memory.uids.is_empty());
+    }
+
+    #[test]
     fn a_write_concerns_those_who_saw_the_object_in_a_set() {
         let place = ObjectRef::local("v1", "ConfigMap", Some("n"), "");
         let map = |of: &str| Object {
