@@ -13,6 +13,7 @@ pub use verb::Verb;
 
 use crate::policy::{Policy, ReadRule, Target};
 use crate::reference::{LOCAL, is_secret};
+use crate::stamp::CLUSTER_NAMESPACE;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -293,7 +294,7 @@ impl Needed<'_> {
             return;
         }
         let namespace = CoveredObjects {
-            name: Some("kube-system".to_owned()),
+            name: Some(CLUSTER_NAMESPACE.to_owned()),
             ..CoveredObjects::all("", "namespaces")
         };
         for (index, _) in policy.marks_elsewhere() {

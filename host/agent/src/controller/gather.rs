@@ -162,16 +162,18 @@ impl Reader<'_> {
         if let Some(unlocated) = self.locate_only(&primary) {
             return Err(unlocated);
         }
-        let mut held = policy.held(&primary);
         if policy.marks_elsewhere().next().is_some() {
             let uid = primary.uid().into();
             controller.memory.lock().uids.insert(self.key.clone(), uid);
         }
-        if held.is_ok() {
-            self.touched.cluster_uid = self.cluster_uid().await?;
-            held = self.ready(&primary);
-        }
-        if let Err(held) = held {
+        let ready = match policy.held(&primary) {
+            Ok(()) => {
+                self.touched.cluster_uid = self.cluster_uid().await?;
+                self.ready(&primary)
+            }
+            held => held,
+        };
+        if let Err(held) = ready {
             if self.first_round.is_none() {
                 self.locate(&primary);
             }

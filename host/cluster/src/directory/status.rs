@@ -233,11 +233,9 @@ pub(super) fn retain(shared: &SharedDirectory, kept: &KeptStatuses) -> io::Resul
         !files.contains(file) && folder.is_none_or(|folder| !folders.contains(folder))
     };
     shared.published().clear();
-    let mut all = status_files(own)?.into_iter();
-    all.try_for_each(|file| match is_gone(&file) {
-        true => own.remove(&file),
-        false => Ok(()),
-    })
+    let all = status_files(own)?.into_iter();
+    let mut gone = all.filter(|file| is_gone(file));
+    gone.try_for_each(|file| own.remove(&file))
 }
 
 /// Removes the status of a policy, and of its primaries.

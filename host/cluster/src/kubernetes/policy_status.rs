@@ -184,10 +184,10 @@ impl PolicyStatuses {
             Ok(()) => (None, false),
             Err(Unwritten::Gone) => (Some(failure::gone(WriteKind::Patch, &target)), true),
             // Also a 404 that names no object: a proxy may have answered, and the policy is still there.
-            Err(Unwritten::Refused(refusal)) => {
-                let failed = failure::of(WriteKind::Patch, &target, &refusal);
-                (Some(failed), false)
-            }
+            Err(Unwritten::Refused(refusal)) => (
+                Some(failure::of(WriteKind::Patch, &target, &refusal)),
+                false,
+            ),
         };
         if let Some(failed) = &failed {
             told(policy, failed);

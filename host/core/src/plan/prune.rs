@@ -106,15 +106,15 @@ pub fn plan(
         shared: None,
     };
     let mut dependents = Vec::new();
-    let ours = candidates
-        .iter()
-        .filter(|one| is_made_by(source, &one.object));
-    for candidate in ours {
-        if let Some(step) = released(policy, key, candidate, ownership) {
+    for candidate in candidates {
+        if !is_left(&candidate.object, (key, source), ownership) {
+            continue;
+        }
+        if let Some(step) = released(policy, key, candidate) {
             pruned.plan.steps.push(step);
             continue;
         }
-        if !is_ours(&candidate.object, key, ownership) {
+        if candidate.object.deleting() {
             continue;
         }
         if policy.own.prune == PruneSpec::Never {
@@ -148,27 +148,18 @@ pub fn is_made_by(source: &SourceRef, object: &Object) -> bool {
     Stamp::read(object).is_some_and(|stamp| source.is_cluster_of(&object.reference, &stamp))
 }
 
-/// Whether an output still has the key's stamp, is not being deleted, and no other key of the policy claims it.
-fn is_ours(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
-    !object.deleting() && is_left(object, key, ownership)
-}
-
-/// The same, whether it is being deleted or not.
-fn is_left(object: &Object, key: &Key, ownership: &OwnershipIndex) -> bool {
-    let stamped = Stamp::read(object).is_some_and(|stamp| stamp.names(key));
+/// Whether an output still has the key's stamp, of the cluster of its source, and no other key of the policy claims it.
+fn is_left(object: &Object, (key, source): (&Key, &SourceRef), ownership: &OwnershipIndex) -> bool {
+    let stamped = Stamp::read(object)
+        .is_some_and(|stamp| stamp.names(key) && source.is_cluster_of(&object.reference, &stamp));
     stamped && !ownership.wanted_by_sibling(&object.reference, key)
 }
 
 /// The step that takes the finalizers of its grant off an output that is being deleted: nobody wants it any more.
-fn released(
-    policy: &Policy,
-    key: &Key,
-    candidate: &PruneCandidate,
-    ownership: &OwnershipIndex,
-) -> Option<Step> {
+fn released(policy: &Policy, key: &Key, candidate: &PruneCandidate) -> Option<Step> {
     let object = &candidate.object;
     let may = policy.own.prune != PruneSpec::Never && candidate.kept_by.is_empty();
-    if !object.deleting() || !is_left(object, key, ownership) || !may {
+    if !object.deleting() || !may {
         return None;
     }
     let rule = policy.made(&object.reference, &key.primary)?;

@@ -225,7 +225,8 @@ fn update(
     if !whole.data.is_empty() {
         changed.extend(stray_keys(existing, whole));
     }
-    if !wanting.stamp.is_on(existing) {
+    let (ours, stamp) = (wanting.stamp.on(&existing.reference), Stamp::read(existing));
+    if !stamp.as_ref().is_some_and(|stamp| stamp.same_owner(&ours)) {
         changed.push("metadata".to_owned());
     }
     changed.extend(managed_keys::changed(wanted, existing));
@@ -238,10 +239,10 @@ fn update(
         map.insert("data".to_owned(), data.into());
     }
     managed_keys::put(wanted, Some(existing), &mut body);
-    wanting.stamp.on(&existing.reference).put(&mut body);
+    ours.put(&mut body);
     finalizer::put(rule, &mut body);
     finalizer::drop_left(rule, existing, &mut body);
-    if Stamp::read(existing).is_none() {
+    if stamp.is_none() {
         stamp::put_adopted(&mut body);
     }
     let desired = Object {

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use transom_api::labels;
 use transom_e2e::program;
-use transom_test_cluster::Objects;
+use transom_test_cluster::{Cluster, Objects, User};
 
 /// The namespace of the copies.
 pub(crate) const HUB: &str = "local-cluster";
@@ -106,8 +106,10 @@ fn both_secrets_are_copied_kept_rotated_and_removed() -> Result<()> {
     })
 }
 
-/// The policy with the namespace `host-1` of the connection `hub` as the place of the copies; returns its folder.
-fn put_for_hub(stage: &Stage) -> Result<String> {
+/// A hub on another server with the namespace `host-1`, and the folder of a policy that puts the copies there.
+async fn hub_for_copies(stage: &Stage) -> Result<(Cluster, User, String)> {
+    let (hub, account) = other_hub(stage, &[]).await?;
+    hub.objects().namespace("host-1").await?;
     let folder = stage.cluster.folder().join("policies-copies-hub");
     let on_hub = |spec: &mut Value| {
         spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
@@ -124,15 +126,13 @@ fn put_for_hub(stage: &Stage) -> Result<String> {
     };
     put(&folder, "hub-copies", &policy("hub-copies", on_hub)?)?;
     let path = folder.to_str().context("the folder has another name")?;
-    Ok(path.to_owned())
+    Ok((hub, account, path.to_owned()))
 }
 
 #[test]
 fn secrets_are_copied_to_a_hub_on_another_server() -> Result<()> {
     on_stage(async |stage| {
-        let (hub, account) = other_hub(stage, &[]).await?;
-        hub.objects().namespace("host-1").await?;
-        let path = put_for_hub(stage)?;
+        let (hub, account, path) = hub_for_copies(stage).await?;
         let [kubeconfig, password] = hosted(stage, "copied-far").await?;
         let (agent, [mark, there]) = two_servers(stage, &hub, &account, &path).await?;
         let (kind, other) = (
@@ -177,9 +177,7 @@ fn of_another(copy: &Value, name: &str, cluster_uid: &str) -> Result<Value> {
 #[test]
 fn what_agents_of_other_clusters_copied_is_neither_overwritten_nor_removed() -> Result<()> {
     on_stage(async |stage| {
-        let (hub, account) = other_hub(stage, &[]).await?;
-        hub.objects().namespace("host-1").await?;
-        let path = put_for_hub(stage)?;
+        let (hub, account, path) = hub_for_copies(stage).await?;
         let [name, paused] = ["copied-mine", "copied-paused"];
         let [kubeconfig, _] = hosted(stage, name).await?;
         let [of_paused, _] = hosted(stage, paused).await?;

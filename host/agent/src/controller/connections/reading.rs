@@ -10,6 +10,7 @@ use transom_core::object::Object;
 use transom_core::policy::Policy;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
+use transom_core::stamp::CLUSTER_NAMESPACE;
 use transom_core::watches::{self, Scope};
 
 impl Connections {
@@ -152,7 +153,7 @@ impl Connections {
     pub(in crate::controller) async fn uid_of(&self, cluster: &str) -> Result<String, Failure> {
         let namespace = ObjectRef {
             cluster: cluster.to_owned(),
-            ..ObjectRef::local("v1", "Namespace", None, "kube-system")
+            ..ObjectRef::local("v1", "Namespace", None, CLUSTER_NAMESPACE)
         };
         let uid = (self.read_whole(&namespace).await?).map(|there| there.uid().to_owned());
         if uid.is_none() && self.named(cluster)?.server().is_some() {

@@ -76,8 +76,8 @@ impl Reader<'_> {
     }
 
     /// Records what a primary claims: as long as its guest has not said all, also what it claimed before or, if that is
-    /// not known, what bears its stamp.
-    fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], next: &NextRound) {
+    /// not known, what bears its stamp. True while primaries of the policy are not located yet.
+    fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], next: &NextRound) -> bool {
         let contender = Contender::of(self.key, Some(primary));
         let targets = targets.iter().cloned();
         let mut lock = self.controller.memory.lock();
@@ -89,8 +89,10 @@ impl Reader<'_> {
             let made = memory.outputs.of(self.key).filter(|_| new).cloned();
             memory.ownership.widen(contender, targets.chain(made))
         };
+        let waits = memory.ownership.remaining(&self.key.policy) > 0;
         drop(lock);
         self.controller.enqueue_released(released);
+        waits
     }
 
     /// Claims the targets that the guest names for the primary, all of them or some. True while primaries of the policy
@@ -101,12 +103,9 @@ impl Reader<'_> {
         targets: &[ObjectRef],
         next: &NextRound,
     ) -> bool {
-        let controller = self.controller;
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
-        self.set_claims(primary, targets, next);
-        let ownership = &controller.memory.lock().ownership;
-        ownership.remaining(&self.key.policy) > 0
+        self.set_claims(primary, targets, next)
     }
 
     /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While
