@@ -132,6 +132,25 @@ pub struct PrimarySpec {
     /// Which labels they have. An object that loses one of them is treated like one that is gone.
     #[serde(default, skip_serializing_if = "LabelSelectorSpec::is_empty")]
     pub labels: LabelSelectorSpec,
+    /// Whether the annotation `transom.dev/paused` holds a primary.
+    #[serde(default, skip_serializing_if = "PauseSpec::is_default")]
+    pub pause: PauseSpec,
+}
+
+/// What the annotation `transom.dev/paused` on a primary does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PauseSpec {
+    /// Nothing is written for that primary, and nothing pruned.
+    #[default]
+    Honor,
+    /// Nothing: somebody may write the primary who must not decide that, such as the agent of a ManagedCluster.
+    Ignore,
+}
+
+impl PauseSpec {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The guests of a policy by role.

@@ -117,7 +117,8 @@ pub struct Feasible {
     pub refused: Option<Failure>,
 }
 
-/// Plans all that is desired, in order: no step for what is right already. Records each object in `contentions`; call
+/// Plans all that is desired, in order, but for the finalizer of the primary, which comes first only where an object is
+/// made: no step for what is right already. Records each object in `contentions`; call
 /// [`contention::Contention::written`] after a successful write.
 ///
 /// # Errors
@@ -158,6 +159,7 @@ pub fn plan(
         }
     }
     agreed::note(wanting, desired, contentions);
+    finalizer::defer(&mut feasible.plan.steps, wanting.primary);
     feasible.waits = feasible.waits.or(later);
     Ok(feasible)
 }

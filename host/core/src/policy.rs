@@ -24,7 +24,8 @@ use component::ComponentSource;
 pub use rule::{EveryRule, HoleRule, PrimaryRule, ReadRule, Target, WriteRule};
 use std::sync::Arc;
 use transom_api::policy::{
-    BudgetSpec, GuestSpec, LimitsSpec, ModeSpec, OnFailureSpec, OwnSpec, PolicySpec, VerifySpec,
+    BudgetSpec, GuestSpec, LimitsSpec, ModeSpec, OnFailureSpec, OwnSpec, PauseSpec, PolicySpec,
+    VerifySpec,
 };
 use transom_api::{KnownReason, labels};
 
@@ -133,7 +134,7 @@ impl Policy {
             let message = "the policy is suspended";
             return Err(Failure::known(KnownReason::Suspended, message));
         }
-        if primary.paused() {
+        if primary.paused() && self.primary.pause == PauseSpec::Honor {
             let message = format!(
                 "{} has the annotation {}",
                 primary.reference,
@@ -147,5 +148,24 @@ impl Policy {
     /// The read grant of a role.
     pub fn read(&self, role: &str) -> Option<&ReadRule> {
         self.reads.iter().find(|rule| rule.role == role)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ObjectRef;
+    use crate::sample::{object, policy, taints_manifest, with};
+    use serde_json::json;
+
+    #[test]
+    fn a_pause_holds_a_primary_where_the_policy_honors_it() {
+        let place = ObjectRef::local("v1", "ManagedCluster", None, "c");
+        let annotations = json!({(labels::PAUSED): "true"});
+        let paused = object(place, json!({"metadata": {"annotations": annotations}}));
+        let held = |changes: &[_]| policy(&with(taints_manifest(), changes)).held(&paused);
+        let why = held(&[]).unwrap_err().reason;
+        assert_eq!(why, KnownReason::Paused.into());
+        assert!(held(&[("/spec/primary/pause", json!("Ignore"))]).is_ok());
     }
 }

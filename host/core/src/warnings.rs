@@ -5,7 +5,7 @@ use crate::report::Report;
 use crate::work::Key;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::State;
+use transom_api::{KIND, State};
 
 /// For each primary: five at once, then one in five minutes.
 const OF_PRIMARY: Rate = Rate {
@@ -90,11 +90,13 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// A warning about a primary with this uid. Warnings with the same `reason` are the same, whatever their message.
+    /// A warning about a primary, or a `FleetPolicy` itself, with this uid. Warnings with the same `reason` are the same, whatever their message.
     /// Those of an earlier object of the name do not count: their Events regard that one.
     pub fn say(&mut self, (key, uid): (&Key, &str), reason: &str, now_ms: u64) -> Telling {
         self.forget(now_ms);
-        if self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
+        // Of a policy itself there are few, each said once: the primaries of others must not use up their Events.
+        let of_policy = key.primary.kind == KIND;
+        if !of_policy && self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
             return Telling::Nothing;
         }
         let primary = self
@@ -118,11 +120,14 @@ impl Warnings {
         said.last_ms = now_ms;
         // Repeated before the first Event got its name: the next one counts it.
         let asked = said.event == Event::Asked;
-        if asked || !(primary.bucket.has(now_ms) && self.in_all.has(now_ms)) {
+        let has = primary.bucket.has(now_ms) && (of_policy || self.in_all.has(now_ms));
+        if asked || !has {
             return Telling::Nothing;
         }
         primary.bucket.take(now_ms);
-        self.in_all.take(now_ms);
+        if !of_policy {
+            self.in_all.take(now_ms);
+        }
         match &said.event {
             Event::There(name) => Telling::Again {
                 name: Arc::clone(name),
@@ -218,6 +223,7 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::ObjectRef;
     use crate::sample::key;
 
     const MINUTE: u64 = 60_000;
@@ -310,6 +316,18 @@ mod tests {
         };
         assert_eq!(told(&mut warnings, 0, MINUTE), 25);
         assert_eq!(told(&mut warnings, 100, MINUTE + 10_000), 10);
+    }
+
+    #[test]
+    fn what_is_said_of_a_policy_waits_for_no_primary() {
+        let mut warnings = Warnings::default();
+        for number in 0..=MOST {
+            drop(warnings.say((&key(&number.to_string()), "u"), "One", 0));
+        }
+        let policy = ObjectRef::local("v", KIND, None, "p");
+        let policy = Key::new(&"p".into(), &policy);
+        assert_eq!(warnings.say((&policy, "u"), "One", 0), Telling::New);
+        assert_eq!(warnings.say((&key("z"), "u"), "One", 0), Telling::Nothing);
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl Controller {
         for (at, (step, done)) in outcome.of(steps).enumerate() {
             if done.is_none_or(|done| done.result.is_err()) {
                 let brake = &mut self.memory.lock().brake;
-                brake.give_back(key, step.target());
+                brake.give_back(key, step);
             }
             // The last step on an object says how it was left.
             let mut later = steps[at + 1..].iter();

@@ -12,6 +12,7 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transom_api::{KnownReason, State};
+use transom_core::backoff;
 use transom_core::failure::{Class, Failure};
 use transom_core::ownership::Contender;
 use transom_core::policy::Policy;
@@ -130,8 +131,8 @@ impl Controller {
         memory.dependencies.set(key, touched.objects.keys());
         _seen_before = memory.seen.insert(key.clone(), touched.objects);
         memory.sets.set(key, touched.sets);
-        if let (State::Applied, Some(ends)) = (report.state, touched.ends_seconds) {
-            memory.ends.insert(key.clone(), ends);
+        if report.state == State::Applied {
+            memory.ends_at(key, touched.ends_seconds);
         }
         // An update since then is still in the queue and is compared with what this reconcile saw.
         _last_before = match last_seen {
@@ -171,6 +172,23 @@ impl Controller {
         // Enqueued without delay: the queue gives nothing out before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
             reconcile(Cause::Retry, None);
+        }
+    }
+
+    /// Has a primary resynced at the interval that the policy has now, whatever it was before.
+    pub(super) fn resync_anew(&self, queue: &Workqueue, key: &Key) {
+        let Schedule {
+            resync_seconds,
+            seed,
+            ..
+        } = self.schedule(&queue.loaded(), key);
+        match backoff::resync_ms(resync_seconds, seed).filter(|_| !self.ends) {
+            Some(after) => queue.push(
+                &key.primary,
+                Queued::Reconcile(Cause::Resync),
+                Some(Duration::from_millis(after)),
+            ),
+            None => queue.forget(&key.primary, &Cause::Resync),
         }
     }
 

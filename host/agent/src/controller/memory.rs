@@ -215,6 +215,14 @@ impl Memory {
         self.ownership.remove_policy(policy)
     }
 
+    /// Records when the earliest certificate ends of what is applied for a primary, if there is one.
+    pub(crate) fn ends_at(&mut self, key: &Key, ends_seconds: Option<i64>) {
+        match ends_seconds {
+            Some(ends) => self.ends.insert(key.clone(), ends),
+            None => self.ends.remove(key),
+        };
+    }
+
     /// Forgets what a primary depends on and what was made for it.
     pub(crate) fn remove(&mut self, key: &Key) {
         self.dependencies.remove(key);

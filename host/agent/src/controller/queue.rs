@@ -1,5 +1,6 @@
-//! The workqueue of one policy: one entry per primary, each cause with the time from which it may run. A primary that
-//! is being reconciled is not given out.
+//! The workqueue of one policy: one entry per primary, each cause with the time from which it may run. Who may run
+//! longest comes first, so that nobody is passed over while others change on. A primary that is being reconciled is not
+//! given out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -62,14 +63,15 @@ impl Request {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: HashMap<Arc<ObjectRef>, Causes>,
-    by_time: BTreeSet<(DueTime, Arc<ObjectRef>)>,
+    /// By the time since when each may run.
+    by_time: BTreeSet<(Instant, Arc<ObjectRef>)>,
     running: HashSet<Arc<ObjectRef>>,
 }
 
 /// The causes of one primary, each by its slot.
 type Causes = BTreeMap<&'static str, Entry>;
 
-/// When an entry may run; `None` sorts first and means at once.
+/// When an entry may run; `None` means at once.
 type DueTime = Option<Instant>;
 
 /// One cause of one primary.
@@ -120,21 +122,21 @@ impl Queue {
             self.waiting.remove(&primary);
         }
         if before != after {
-            before.map(|due| self.by_time.remove(&(due, Arc::clone(&primary))));
-            after.map(|due| self.by_time.insert((due, primary)));
+            before.map(|since| self.by_time.remove(&(since, Arc::clone(&primary))));
+            after.map(|since| self.by_time.insert((since, primary)));
         }
     }
 
     /// Takes the first primary whose time has come and that is not being reconciled, with the causes that are due.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Request> {
-        let is_due = |due: &DueTime| due.is_none_or(|due| due <= now);
-        let mut ready = self.by_time.iter().take_while(|(due, _)| is_due(due));
-        let (due, primary) = ready
+        let mut ready = self.by_time.iter().take_while(|(since, _)| *since <= now);
+        let (since, primary) = ready
             .find(|(_, primary)| !self.running.contains(primary))?
             .clone();
-        self.by_time.remove(&(due, Arc::clone(&primary)));
+        self.by_time.remove(&(since, Arc::clone(&primary)));
         let causes = self.waiting.remove(&primary)?.into_iter();
-        let (causes, later): (Causes, Causes) = causes.partition(|(_, entry)| is_due(&entry.due));
+        let is_due = |entry: &Entry| entry.waits_since() <= now;
+        let (causes, later): (Causes, Causes) = causes.partition(|(_, entry)| is_due(entry));
         if let Some(next) = earliest(&later) {
             self.by_time.insert((next, Arc::clone(&primary)));
             self.waiting.insert(Arc::clone(&primary), later);
@@ -177,14 +179,16 @@ impl Queue {
     /// How long until something may run; `None` when only `done` or `push` can change that.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let mut later = self.by_time.iter();
-        let (due, _) = later.find(|(_, primary)| !self.running.contains(primary))?;
-        Some(due.map_or(Duration::ZERO, |due| due.saturating_duration_since(now)))
+        let (since, _) = later.find(|(_, primary)| !self.running.contains(primary))?;
+        Some(since.saturating_duration_since(now))
     }
 
     /// The primaries that wait and may run now, even those that are still being reconciled.
     fn due(&self, now: Instant) -> impl Iterator<Item = &ObjectRef> {
-        let due = move |due: &DueTime| due.is_none_or(|due| due <= now);
-        let waiting = self.by_time.iter().take_while(move |(at, _)| due(at));
+        let waiting = self
+            .by_time
+            .iter()
+            .take_while(move |(since, _)| *since <= now);
         waiting.map(|(_, primary)| &**primary)
     }
 
@@ -195,12 +199,10 @@ impl Queue {
 
     /// How long the primary that waits longest has waited since it may run.
     pub(crate) fn oldest(&self, now: Instant) -> Duration {
-        let causes = self
-            .due(now)
-            .filter_map(|primary| self.waiting.get(primary));
-        let waits_since = causes.flat_map(BTreeMap::values).map(Entry::waits_since);
-        let oldest = waits_since.min();
-        oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        let oldest = self.by_time.first();
+        oldest.map_or(Duration::ZERO, |(since, _)| {
+            now.saturating_duration_since(*since)
+        })
     }
 
     /// Whether nothing runs.
@@ -215,8 +217,8 @@ impl Queue {
 }
 
 /// The earliest time of any cause.
-fn earliest(causes: &Causes) -> Option<DueTime> {
-    causes.values().map(|entry| entry.due).min()
+fn earliest(causes: &Causes) -> Option<Instant> {
+    causes.values().map(Entry::waits_since).min()
 }
 
 #[cfg(test)]
@@ -338,6 +340,27 @@ mod tests {
             !queue.take(now).unwrap().is_timed(),
             "a change came beside the other try"
         );
+    }
+
+    #[test]
+    fn who_may_run_longest_comes_first_whatever_its_name_and_cause() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut queue = Queue::default();
+        queue.push(&primary("z"), Queued::Updated, None, at(1));
+        let expired = Queued::Reconcile(Cause::Expired);
+        queue.push(&primary("y"), expired, Some(at(2)), at(2));
+        queue.push(&primary("a"), Queued::Updated, None, at(3));
+        let mut taken = Vec::new();
+        while let Some(request) = queue.take(at(9)) {
+            // It changes on: that is news, and comes after those that wait.
+            queue.done(&request.primary);
+            if taken.len() < 2 {
+                queue.push(&request.primary, Queued::Updated, None, at(9));
+            }
+            taken.push(request.primary.name.clone());
+        }
+        assert_eq!(taken, ["z", "y", "a", "y", "z"]);
     }
 
     #[test]

@@ -63,14 +63,18 @@ impl Controller {
             return self.begin(loaded);
         };
         let locked = self.memory.measure();
+        let resync_before = queue.loaded().revision.policy.resync_seconds;
         queue.swap(loaded);
+        let resync_changes = queue.loaded().revision.policy.resync_seconds != resync_before;
         let (primaries, left) = self.expect(&queue.loaded(), false);
         let primaries = primaries.iter().map(|one| Key::new(&queue.policy, one));
         for key in primaries.chain(left) {
             let settled = rehearsed
                 .as_ref()
                 .is_some_and(|rehearsed| self.take_over(&queue, &key, rehearsed));
-            if !settled {
+            if settled && resync_changes {
+                self.resync_anew(&queue, &key);
+            } else if !settled {
                 // Freed without the lock. Of any other primary nothing was seen that has no result.
                 let seen = self.memory.lock().last_seen.remove(&key);
                 drop(seen);

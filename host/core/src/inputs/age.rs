@@ -80,8 +80,7 @@ impl Freshness {
     /// The side on which a field is now, by what the agent saw of it.
     pub(super) fn observed(sight: Sight, age: &Age, now_seconds: i64) -> Self {
         let seconds = i64::from(age.seconds);
-        // A clock that was set back does not put a change into the future.
-        let at_seconds = sight.at_seconds.min(now_seconds);
+        let at_seconds = sight.at_seconds;
         let until = at_seconds.saturating_add(seconds);
         let late = sight.told.map(|told| at_seconds.saturating_sub(told));
         match late {

@@ -132,6 +132,8 @@ impl Sighting {
 
     /// What was seen of it, and of what it says now.
     fn see(&mut self, value: &Value, now_seconds: i64) -> Sight {
+        // A clock that was set back does not put a change into the future.
+        self.sight.at_seconds = self.sight.at_seconds.min(now_seconds);
         let now = Self::first(String::new(), value, now_seconds);
         if self.value != now.value {
             self.value = now.value;
@@ -266,6 +268,8 @@ mod tests {
             (json!(7), 11_500, Fresh { until: 11_800 }),
             // The clock of the agent was set back.
             (json!(7), 10_000, Fresh { until: 10_300 }),
+            (json!(7), 10_299, Fresh { until: 10_300 }),
+            (json!(7), 10_300, Stale { since: 10_300 }),
             (json!(null), 10_700, Absent),
         ] {
             let lease = lease(said.clone());

@@ -46,14 +46,14 @@ impl Brake {
         self.sweep(now_seconds);
         let mut steps = plan.steps.iter();
         let refused = steps.position(|step| !self.count(key, step, now_seconds));
-        let stopped = refused.map(|at| self.exceeded(key, plan.steps[at].target(), now_seconds));
+        let stopped = refused.map(|at| self.exceeded(key, &plan.steps[at], now_seconds));
         plan.steps.truncate(refused.unwrap_or(plan.steps.len()));
         PermittedPlan { plan, stopped }
     }
 
-    /// Takes back the last admitted step, which was not written.
-    pub fn give_back(&mut self, key: &Key, target: &ObjectRef) {
-        for counted in both(key, target) {
+    /// Takes back an admitted step that was not written.
+    pub fn give_back(&mut self, key: &Key, step: &Step) {
+        for counted in counted_by(key, step) {
             if let Some(written) = self.written.get_mut(&counted) {
                 written.pop_back();
             }
@@ -62,12 +62,11 @@ impl Brake {
 
     /// Counts one step, unless it is over the budget.
     fn count(&mut self, key: &Key, step: &Step, now_seconds: i64) -> bool {
-        let both = both(key, step.target());
-        let is_full = |counted| self.until(counted, now_seconds).is_some();
-        if both.iter().any(is_full) {
+        let full = |counted| self.until(&counted, now_seconds).is_some();
+        if counted_by(key, step).any(full) {
             return false;
         }
-        for counted in both {
+        for counted in counted_by(key, step) {
             let written = self.written.entry(counted).or_default();
             written.push_back(now_seconds);
             let surplus = written.len().saturating_sub(MAX_WRITES);
@@ -84,11 +83,11 @@ impl Brake {
         Some(oldest.saturating_add(WINDOW_SECONDS))
     }
 
-    fn exceeded(&self, key: &Key, target: &ObjectRef, now_seconds: i64) -> Failure {
-        let until = both(key, target)
-            .iter()
-            .filter_map(|counted| self.until(counted, now_seconds))
+    fn exceeded(&self, key: &Key, step: &Step, now_seconds: i64) -> Failure {
+        let until = counted_by(key, step)
+            .filter_map(|counted| self.until(&counted, now_seconds))
             .max();
+        let target = step.target();
         let at = time::format_rfc3339(until.unwrap_or(now_seconds));
         let message = format!(
             "{target} is not written before {at}: the limit is {MAX_WRITES} writes per minute"
@@ -108,11 +107,13 @@ impl Brake {
     }
 }
 
-fn both(key: &Key, target: &ObjectRef) -> [CountedBy; 2] {
-    [
-        CountedBy::Object(target.clone()),
-        CountedBy::Primary(key.clone()),
-    ]
+/// A finalizer of the primary counts for that object alone: whoever takes it off again and again must not use up what may
+/// be written for the primary.
+fn counted_by(key: &Key, step: &Step) -> impl Iterator<Item = CountedBy> {
+    let target = step.target();
+    let is_own_finalizer = step.is_of_finalizers() && *target == *key.primary;
+    let primary = (!is_own_finalizer).then(|| CountedBy::Primary(key.clone()));
+    std::iter::once(CountedBy::Object(target.clone())).chain(primary)
 }
 
 /// Whether a write still counts. One in the future does not: the clock was set back.
@@ -178,6 +179,24 @@ mod tests {
     }
 
     #[test]
+    fn a_finalizer_that_is_taken_off_again_and_again_uses_up_no_other_write() {
+        let (mut brake, key) = (Brake::default(), key("a"));
+        let keep = Step::Patch {
+            reference: (*key.primary).clone(),
+            version: "1".to_owned(),
+            fields: vec![("metadata.finalizers".to_owned(), Value::Null)],
+        };
+        let mut is_admitted = |step: &Step| {
+            let mut plan = Plan::new(&key, None);
+            plan.steps.push(step.clone());
+            brake.admit(&key, plan, 0).stopped.is_none()
+        };
+        assert!((0..60).all(|_| is_admitted(&keep)));
+        assert!(!is_admitted(&keep));
+        assert!(is_admitted(&patch("t")));
+    }
+
+    #[test]
     fn limits_ever_changing_targets_and_resumes_long_plans_later() {
         let mut brake = Brake::default();
         let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
@@ -192,7 +211,7 @@ mod tests {
         let mut brake = Brake::default();
         for _ in 0..200 {
             assert_eq!(admitted(&mut brake, "a", &["t"], 1_000), (1, None));
-            brake.give_back(&key("a"), &target("t"));
+            brake.give_back(&key("a"), &patch("t"));
         }
         assert_eq!(
             admitted(&mut brake, "a", &["t"; 61], 1_000),
@@ -234,7 +253,7 @@ mod tests {
                 prop_assert_eq!(admitted == count, until.is_none());
                 prop_assert!(until.is_none_or(|until| until > now && until <= now + WINDOW_SECONDS));
                 if fails && admitted > 0 {
-                    brake.give_back(&key(&primary.to_string()), &target(&name));
+                    brake.give_back(&key(&primary.to_string()), &patch(&name));
                 }
                 written.extend((usize::from(fails)..admitted).map(|_| (object, now)));
             }

@@ -23,6 +23,18 @@ pub(super) fn keep(wanting: &Wanting<'_>) -> Option<Step> {
     Some(patch(wanting.primary, &names))
 }
 
+/// Moves the step to the finalizer of the primary behind the others, unless one of them makes an object: whoever takes
+/// the finalizer off again and again must not hold up what takes rights away.
+pub(super) fn defer(steps: &mut [Step], primary: &Object) {
+    let is_own = |step: &Step| step.is_of_finalizers() && *step.target() == primary.reference;
+    let makes = |step: &Step| matches!(step, Step::Create { .. });
+    if let Some(at) = steps.iter().position(is_own)
+        && !steps.iter().any(makes)
+    {
+        steps[at..].rotate_left(1);
+    }
+}
+
 /// The step that releases the primary, if the finalizer of the policy is on it. All other finalizers stay.
 pub fn release(policy: &Policy, primary: &Object) -> Option<Step> {
     let name = policy.finalizer.clone()?;
@@ -141,6 +153,27 @@ mod tests {
     use super::*;
     use crate::reference::ObjectRef;
     use crate::sample::{object, objects_manifest, policy, with};
+
+    #[test]
+    fn the_finalizer_of_the_primary_comes_first_only_where_an_object_is_made() {
+        let there = |name: &str| {
+            let place = ObjectRef::local("v1", "ConfigMap", Some("n"), name);
+            object(place, json!({"metadata": {}}))
+        };
+        let primary = there("p");
+        let keep = patch(&primary, &["f"]);
+        let (changed, made) = (patch(&there("a"), &["g"]), there("b"));
+        let made = Step::Create { desired: made };
+        let deferred = |steps: &[&Step]| {
+            let mut steps: Vec<Step> = steps.iter().map(|step| (*step).clone()).collect();
+            defer(&mut steps, &primary);
+            steps
+        };
+        let last = [changed.clone(), keep.clone()];
+        assert_eq!(deferred(&[&keep, &changed]), last);
+        let first = [keep.clone(), changed.clone(), made.clone()];
+        assert_eq!(deferred(&[&keep, &changed, &made]), first);
+    }
 
     #[test]
     fn only_a_finalizer_that_the_policy_put_there_is_left_on_what_it_does_not_select() {

@@ -165,6 +165,7 @@ fn primary(spec: &PrimarySpec) -> Checked<PrimaryRule> {
         kind: spec.kind.clone(),
         namespaces,
         labels: Selector::parse("spec.primary.labels", &spec.labels)?,
+        pause: spec.pause,
     })
 }
 

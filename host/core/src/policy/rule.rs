@@ -9,7 +9,7 @@ use crate::projection::path::{Path, Segment};
 use crate::reference::ObjectRef;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
-use transom_api::policy::{KubeconfigGrant, WriteVerb};
+use transom_api::policy::{KubeconfigGrant, PauseSpec, WriteVerb};
 
 /// Which objects are primaries of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct PrimaryRule {
     pub namespaces: Vec<Pattern>,
     /// Which labels they have.
     pub labels: Selector,
+    /// Whether the pause annotation holds one of them.
+    pub pause: PauseSpec,
 }
 
 /// Objects that may be read under one role.

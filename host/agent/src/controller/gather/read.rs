@@ -127,10 +127,13 @@ impl Reader<'_> {
                 Some(known) => known.existing.clone(),
                 None => self.read_one(&output).await?.map(Arc::new),
             };
-            if let Some(object) = object {
-                let kept_by = self.present(&dependents).await?;
-                candidates.push(PruneCandidate { object, kept_by });
-            }
+            let Some(object) = object else {
+                // No watch tells of what went while nobody watched it. If only the watch is late, it adds it again.
+                controller.memory.lock().outputs.gone(&output);
+                continue;
+            };
+            let kept_by = self.present(&dependents).await?;
+            candidates.push(PruneCandidate { object, kept_by });
         }
         Ok(candidates)
     }

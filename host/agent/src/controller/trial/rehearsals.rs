@@ -134,9 +134,7 @@ impl Controller {
                         .insert(key.clone(), settled.last_seen.clone()),
                 ),
             }
-            if let Some(ends) = settled.ends_seconds {
-                memory.ends.insert(key.clone(), ends);
-            }
+            memory.ends_at(key, settled.ends_seconds);
             settled
         };
         self.expire(queue, key);
