@@ -189,12 +189,14 @@ const BEHIND: Condition<'_> = Condition {
     ..AHEAD
 };
 
-/// Until when a cluster stays available because it became so a short time ago.
+/// Until when a cluster stays available because it became so a short time ago. A time in the future, of a cluster whose
+/// clock was ahead, is no such time.
 fn settles(context: &Context<Settings>, cluster: &ManagedCluster) -> Option<i64> {
     let available = cluster.condition(AVAILABLE)?;
     let since = parse_rfc3339(&available.last_transition_time)?;
-    let until = since + i64::from(context.settings.settle_seconds);
-    (available.status == "True" && context.now_seconds < until).then_some(until)
+    let until = since.saturating_add(i64::from(context.settings.settle_seconds));
+    let settles = (since..until).contains(&context.now_seconds);
+    (available.status == "True" && settles).then_some(until)
 }
 
 /// A new lease: the time begins to run.

@@ -56,8 +56,19 @@ fn decided(cluster: &ManagedCluster, primary: &Primary) -> Result<Decided, Probl
         "managed-clusters" if decided == Decided::Accepted => {
             shares("the group of the agents of all clusters")
         }
+        name if decided == Decided::Accepted && is_of_others(name) => {
+            shares("a namespace of Kubernetes or of the hub")
+        }
         _ => Ok(decided),
     }
+}
+
+/// Whether a namespace of this name is that of others: there the agents of a cluster could take over the Leases by which
+/// controllers elect their leaders.
+fn is_of_others(name: &str) -> bool {
+    let begins = ["kube-", "open-cluster-management-"];
+    let is = ["default", "open-cluster-management", "transom"];
+    is.contains(&name) || begins.iter().any(|begins| name.starts_with(begins))
 }
 
 impl World for ClusterAccess {

@@ -50,18 +50,24 @@ impl Objects<'_> {
             Decided::Denied => (false, Some(rules::of_denied(name, may_renew))),
         };
         let role = |name: &str| ClusterRole::of(&self.rbac(CLUSTER_ROLE, name));
-        let mut all = Vec::new();
+        let mut shared = Vec::new();
         if accepted {
-            all.push(role("registration").rules(rules::of_registration()).whole());
+            shared.push(role("registration").rules(rules::of_registration()).whole());
         }
         if accepted || works {
-            all.push(role("work").rules(rules::of_work()).whole());
+            shared.push(role("work").rules(rules::of_work()).whole());
         }
+        let mut own = Vec::new();
         if let Some(rules) = rules {
-            all.push(self.labelled(role(name).rules(rules)).whole());
+            own.push(self.labelled(role(name).rules(rules)).whole());
             let binding = ClusterRoleBinding::of(&self.rbac(CLUSTER_ROLE_BINDING, name));
-            all.push(self.bound(binding, name));
+            own.push(self.bound(binding, name));
         }
+        // A shared role that cannot be written must not keep a denied cluster its rights.
+        let mut all = match accepted {
+            true => [shared, own].concat(),
+            false => [own, shared].concat(),
+        };
         let here = |what: &str| self.bound(RoleBinding::of(&self.binding(what)), what);
         all.extend(accepted.then(|| here("registration")));
         all.extend((accepted || works).then(|| here("work")));

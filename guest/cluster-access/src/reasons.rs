@@ -45,6 +45,6 @@ pub(crate) const BINDING_REMAINS: Reason = Reason {
 
 pub(crate) const NAME_RESERVED: Reason = Reason {
     name: "ClusterNameReserved",
-    meaning: "A cluster with the name `registration` or `work` would have the role that all clusters share, and one with the name `managed-clusters` the group of all their agents.",
+    meaning: "A cluster with the name `registration` or `work` would have the role that all clusters share, and one with the name `managed-clusters` the group of all their agents; in a namespace such as `kube-system` its agents could write the Leases of controllers.",
     remedy: "Register the cluster under another name.",
 };
