@@ -2,33 +2,47 @@
 
 use crate::ClusterAcceptance;
 use crate::settings::{Rule, Settings};
-use transom_guest::kinds::{ManagedCluster, Metadata};
-use transom_guest::objects::{Answer, Input, Objects};
+use transom_guest::kinds::{CLUSTER_ROLE, ManagedCluster, Metadata};
+use transom_guest::objects::{Answer, Input, Need, Objects, Requirement, Value, found};
 use transom_guest::time::format_rfc3339;
-use transom_guest::{Context, Failure, Primary, make};
+use transom_guest::{Context, Failure, Primary, Problem, make};
 
 /// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
 /// value, does not accept the cluster again.
 const ACCEPTED_ON: &str = "open-cluster-management.io/automatically-accepted-on";
 /// The condition that tells that somebody decided about the cluster.
 const DECIDED: &str = "HubAcceptedManagedCluster";
+/// Role of the ClusterRole that an accepted cluster has.
+pub(crate) const ROLE: &str = "role";
 /// The annotation that says which program made a ManagedCluster.
 const CREATED_VIA: &str = "open-cluster-management/created-via";
 
 impl Objects for ClusterAcceptance {
+    /// The role of a cluster that would be accepted: a cluster that has it was accepted before, and its agent may have
+    /// taken off what else tells so.
+    fn require(
+        context: &Context<Settings>,
+        primary: &Primary,
+        _: &[Input],
+    ) -> Result<Requirement, Failure> {
+        let role = || {
+            let name = ["open-cluster-management:managedcluster:", &primary.reference.name].concat();
+            Need::object(ROLE, CLUSTER_ROLE.beside(primary, name))
+        };
+        Ok(Requirement {
+            needs: is_accepted(context, primary)?.then(role).into_iter().collect(),
+            ..Requirement::default()
+        })
+    }
+
     /// Accepts a cluster that a rule names, that was not accepted automatically before, and that nobody denied.
     fn reconcile(
         context: &Context<Settings>,
         primary: &Primary,
-        _: Vec<Input>,
+        inputs: Vec<Input>,
     ) -> Result<Answer, Failure> {
-        let cluster: ManagedCluster = primary.read()?;
-        let metadata = &cluster.metadata;
-        let known = metadata.annotations.contains_key(ACCEPTED_ON) || is_denied(&cluster);
-        let mut rules = context.settings.rules.iter();
-        let accepted = !primary.deleting
-            && !known
-            && rules.any(|rule| fits(rule, &primary.reference.name, metadata));
+        let is_new = matches!(found(&inputs, ROLE), Value::Absent);
+        let accepted = is_new && is_accepted(context, primary)?;
         let accepted = accepted.then(|| {
             make::ManagedCluster::of(&primary.reference)
                 .annotation(ACCEPTED_ON, format_rfc3339(context.now_seconds))
@@ -37,6 +51,15 @@ impl Objects for ClusterAcceptance {
         });
         Ok(accepted.into_iter().collect())
     }
+}
+
+/// Whether a cluster is accepted, by what is said of it.
+fn is_accepted(context: &Context<Settings>, primary: &Primary) -> Result<bool, Problem> {
+    let cluster: ManagedCluster = primary.read()?;
+    let (name, metadata) = (&primary.reference.name, &cluster.metadata);
+    let known = metadata.annotations.contains_key(ACCEPTED_ON) || is_denied(&cluster);
+    let mut rules = context.settings.rules.iter();
+    Ok(!primary.deleting && !known && rules.any(|rule| fits(rule, name, metadata)))
 }
 
 /// Whether somebody decided about a cluster and does not accept it: nobody gives one the condition before it is

@@ -20,6 +20,8 @@ pub(crate) const WORKS: &str = "works";
 pub(crate) const NAMESPACED: &str = "namespace";
 /// Role of the binding of its work agent.
 pub(crate) const BINDING: &str = "binding";
+/// Role of the ClusterRole of the cluster.
+pub(crate) const ROLE: &str = "role";
 /// The condition that tells what was decided about the cluster.
 pub(crate) const HUB_ACCEPTED: &str = "HubAcceptedManagedCluster";
 /// Role of the write that failed last.
@@ -37,14 +39,23 @@ pub(crate) enum Decided {
     Leaving,
 }
 
+fn accepts(cluster: &ManagedCluster) -> bool {
+    cluster.spec.hub_accepts_client == Some(true)
+}
+
+/// Whether no condition tells what was decided.
+fn is_untold(cluster: &ManagedCluster) -> bool {
+    cluster.status.conditions.is_empty()
+}
+
 /// What was decided, or why nothing can be for a cluster of this name.
-fn decided(cluster: &ManagedCluster, primary: &Primary) -> Result<Decided, Problem> {
-    let accepts = cluster.spec.hub_accepts_client == Some(true);
-    let decided = match (accepts, cluster.status.conditions.as_slice()) {
-        (false, []) => Decided::Nothing,
-        _ if primary.deleting => Decided::Leaving,
-        (true, _) => Decided::Accepted,
-        (false, _) => Decided::Denied,
+fn decided(cluster: &ManagedCluster, primary: &Primary, known: &Known) -> Result<Decided, Problem> {
+    let decided = match (accepts(cluster), primary.deleting) {
+        // The agent of an accepted cluster may take the condition off, but not the role.
+        (false, _) if is_untold(cluster) && !known.role => Decided::Nothing,
+        (_, true) => Decided::Leaving,
+        (true, false) => Decided::Accepted,
+        (false, false) => Decided::Denied,
     };
     let shares = |what: &str| {
         Err(NAME_RESERVED.problem(["The name of the cluster is that of ", what, "."].concat()))
@@ -79,12 +90,12 @@ impl World for ClusterAccess {
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
         let cluster: ManagedCluster = primary.read()?;
-        let decided = decided(&cluster, primary)?;
         let (objects, known) = (Objects { primary }, Known::of(inputs)?);
+        let decided = decided(&cluster, primary, &known)?;
         let binding = || Need::object(BINDING, objects.binding("work"));
         let works = || Need::count(WORKS, works(&objects), Vec::new());
         let mut targets = Vec::new();
-        let needs = match decided {
+        let mut needs = match decided {
             Decided::Accepted => {
                 targets.push(objects.namespace());
                 let namespace = Need::object(NAMESPACED, objects.namespace());
@@ -95,6 +106,8 @@ impl World for ClusterAccess {
             Decided::Denied | Decided::Leaving => vec![works(), binding()],
             Decided::Nothing => Vec::new(),
         };
+        let is_open = !accepts(&cluster) && is_untold(&cluster);
+        needs.extend(is_open.then(|| Need::object(ROLE, objects.role())));
         let may_renew = context.settings.denied_may_renew;
         let made = objects.made(decided, known.works, may_renew).into_iter();
         targets.extend(made.map(|desired| desired.object));
@@ -110,7 +123,7 @@ impl World for ClusterAccess {
     ) -> Result<Answer, Failure> {
         let cluster: ManagedCluster = primary.read()?;
         let (objects, known) = (Objects { primary }, Known::of(&inputs)?);
-        let decided = decided(&cluster, primary)?;
+        let decided = decided(&cluster, primary, &known)?;
         if decided == Decided::Nothing {
             return Ok(Answer::default());
         }

@@ -7,12 +7,13 @@ use transom_guest::kinds::{
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, Verb, WriteGrant};
 
 /// The fields that it reads.
-pub(crate) const READS: [Read; 3] = [
+pub(crate) const READS: [Read; 4] = [
     MANAGED_CLUSTER.read(&[
         "spec.hubAcceptsClient",
         "status.conditions[HubAcceptedManagedCluster]",
     ]),
     NAMESPACE.read(&[LABEL, "metadata.deletionTimestamp"]),
+    CLUSTER_ROLE.read(&["metadata.deletionTimestamp"]),
     ROLE_BINDING.read(&[
         "metadata.deletionTimestamp",
         "metadata.finalizers",
@@ -55,6 +56,11 @@ pub(crate) const GRANT: Grant = Grant {
             decide::BINDING,
             WORK_BINDING,
             "Whether the binding of the work agent is being deleted.",
+        ),
+        ReadGrant::object(
+            decide::ROLE,
+            CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}"),
+            "Whether a cluster that is not accepted was accepted once.",
         ),
     ],
     write: &[

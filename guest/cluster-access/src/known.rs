@@ -1,6 +1,6 @@
 //! What is known of the works of a cluster, of its namespace, and of what gives its work agent its rights.
 
-use crate::decide::{BINDING, Decided, NAMESPACED, WORKS};
+use crate::decide::{BINDING, Decided, NAMESPACED, ROLE, WORKS};
 use crate::objects::LABEL;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ pub(crate) struct Known {
     pub(crate) namespace: Option<There>,
     /// The binding of the work agent, if it is there.
     pub(crate) binding: Option<There>,
+    /// Whether the cluster has a role of its own: somebody accepted it once.
+    pub(crate) role: bool,
 }
 
 /// An object that is there.
@@ -66,6 +68,7 @@ impl Known {
             works: !matches!(found(inputs, WORKS), Value::Count(0)),
             namespace: found(inputs, NAMESPACED).read()?,
             binding: found(inputs, BINDING).read()?,
+            role: !matches!(found(inputs, ROLE), Value::Absent),
         })
     }
 

@@ -34,6 +34,11 @@ impl Objects<'_> {
         binding.in_namespace(self.name())
     }
 
+    /// What the agents of the cluster may do on the whole hub.
+    pub(crate) fn role(&self) -> ObjectRef {
+        self.rbac(CLUSTER_ROLE, self.name())
+    }
+
     /// The namespace of the cluster.
     pub(crate) fn namespace(&self) -> ObjectRef {
         NAMESPACE.beside(self.primary, self.name())

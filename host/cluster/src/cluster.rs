@@ -101,9 +101,13 @@ pub trait Cluster: Send + Sync {
     /// server, or until it is known not to answer.
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
-    /// Requests the objects of the kind and namespace of `like` that have a label, with all their fields. Those that
+    /// The same for an object in which an agent keeps a record. In a directory only what the agent made counts: whoever
+    /// provides the manifests must not say what was approved, or how much was changed.
+    fn read_record<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
+
+    /// Requests such objects of the kind and namespace of `like` that have a label, with all their fields. Those that
     /// cannot be used are left out. Waits as [`Cluster::read_whole`] does.
-    fn list_whole<'a>(
+    fn list_records<'a>(
         &'a self,
         like: &'a ObjectRef,
         label: (&'a str, &'a str),

@@ -257,7 +257,7 @@ impl Opened {
         let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
         let objects = self
             .cluster
-            .list_whole(&like, (MANAGED_BY, MANAGER))
+            .list_records(&like, (MANAGED_BY, MANAGER))
             .await?;
         let history = History::of(policy, &objects);
         if history.records().is_empty() {

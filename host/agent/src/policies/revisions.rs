@@ -140,7 +140,7 @@ impl Components {
             return Ok(None);
         };
         let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
-        let objects = cluster.list_whole(&like, label).await;
+        let objects = cluster.list_records(&like, label).await;
         objects.map(Some).map_err(|failure| {
             let why = failure.message;
             let message =
@@ -229,7 +229,7 @@ async fn write(
         return Err(failure.clone());
     }
     for target in targets {
-        let object = cluster.read_whole(&target).await;
+        let object = cluster.read_record(&target).await;
         let object =
             object.map_err(|ReadFailure { reason, message }| WriteFailure { reason, message })?;
         history.put(&target.name, object.as_ref().and_then(RevisionRecord::read));

@@ -149,16 +149,28 @@ impl Cluster for Directory {
         async move { self.shared.read_one(reference) }.boxed()
     }
 
-    fn list_whole<'a>(
+    fn read_record<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
+        async move { self.shared.read_made(reference) }.boxed()
+    }
+
+    fn list_records<'a>(
         &'a self,
         like: &'a ObjectRef,
         (label, value): (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
-        let (kind, namespace) = (&like.kind, like.namespace.as_deref());
-        let all = Directory::list(self, &like.api_version, kind, namespace);
-        let read = move |reference| self.shared.read_one(&reference).ok().flatten();
+        let first = ObjectRef {
+            cluster: self.shared.name.clone(),
+            namespace: None,
+            name: String::new(),
+            ..like.clone()
+        };
+        let inside = |one: &&ObjectRef| one.namespace == like.namespace;
+        let store = self.shared.store();
+        let made: Vec<ObjectRef> = store.made_of_kind(first).filter(inside).cloned().collect();
+        drop(store);
+        let read = move |reference| self.shared.read_made(&reference).ok().flatten();
         let labelled = move |object: &Object| object.label(label) == Some(value);
-        let objects = all.into_iter().filter_map(read).filter(labelled).collect();
+        let objects = made.into_iter().filter_map(read).filter(labelled).collect();
         async move { Ok(objects) }.boxed()
     }
 

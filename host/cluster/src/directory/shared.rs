@@ -207,6 +207,16 @@ impl SharedDirectory {
         object(reference, &seen, effective.value(None))
     }
 
+    /// Reads what the agent made of one object, whatever users' files say of it.
+    pub(super) fn read_made(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
+        let made = self.store().slot(reference).and_then(|slot| {
+            let text = Arc::clone(&slot.made.as_ref()?.text);
+            Some((slot.seen.clone(), Effective::Made(text)))
+        });
+        let (seen, made) = made.unwrap_or((SlotState::Absent, Effective::Absent));
+        object(reference, &seen, made.value(None))
+    }
+
     /// Reads what is kept of one object, as a watch of its kind keeps it: the rest is not parsed.
     pub(super) fn read_kept(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let (seen, effective) = self.state(reference);

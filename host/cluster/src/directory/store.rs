@@ -19,7 +19,8 @@ use transom_core::watches::Scope;
 /// A file that was read.
 #[derive(Clone)]
 struct File {
-    print: Print,
+    /// Of what was read; `None` when it could not be read again.
+    print: Option<Print>,
     objects: Vec<Arc<ObjectRef>>,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct DirectoryStore {
     closed: BTreeSet<FilePlace>,
     files: BTreeMap<FilePlace, File>,
     slots: BTreeMap<Arc<ObjectRef>, Box<Slot>>,
-    problems: BTreeMap<String, Unreadable>,
+    problems: BTreeMap<FilePlace, Unreadable>,
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
     /// Objects that are gone, but still have a field patch.
     orphans: BTreeSet<Arc<ObjectRef>>,
@@ -61,7 +62,7 @@ impl DirectoryStore {
 
     /// The print of a file when it was read.
     pub(super) fn print(&self, place: &FilePlace) -> Option<Print> {
-        self.files.get(place).map(|file| file.print)
+        self.files.get(place).and_then(|file| file.print)
     }
 
     /// The known files at a path or below it.
@@ -82,6 +83,20 @@ impl DirectoryStore {
 
     /// Every readable object of a kind.
     pub(super) fn of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
+        let readable = |slot: &Slot| matches!(slot.seen, SlotState::Value(_));
+        self.slots_of_kind(first, readable)
+    }
+
+    /// Every object of a kind that the agent made, whatever users' files say of it.
+    pub(super) fn made_of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
+        self.slots_of_kind(first, |slot| slot.made.is_some())
+    }
+
+    fn slots_of_kind(
+        &self,
+        first: ObjectRef,
+        counts: impl Fn(&Slot) -> bool,
+    ) -> impl Iterator<Item = &ObjectRef> {
         let kind = first.clone();
         self.slots
             .range(Arc::new(first)..)
@@ -89,7 +104,7 @@ impl DirectoryStore {
                 (&at.cluster, &at.api_version, &at.kind)
                     == (&kind.cluster, &kind.api_version, &kind.kind)
             })
-            .filter(|(_, slot)| matches!(slot.seen, SlotState::Value(_)))
+            .filter(move |(_, slot)| counts(slot))
             .map(|(reference, _)| reference.as_ref())
     }
 
@@ -159,19 +174,20 @@ impl DirectoryStore {
             match edit {
                 Edit::Keep => {}
                 Edit::Same(stamp) => {
-                    if let Some(file) = self.files.get_mut(&place) {
-                        file.print.stamp = stamp;
+                    let file = self.files.get_mut(&place);
+                    if let Some(print) = file.and_then(|file| file.print.as_mut()) {
+                        print.stamp = stamp;
                     }
                 }
                 Edit::Refuse(print, fault) => news.extend(self.refuse(&place, print, fault)),
                 Edit::Remove => {
                     touched.extend(self.take_out(&place, &mut taken));
-                    news.extend(self.mended(&place.to_string()));
+                    news.extend(self.mended(&place));
                 }
                 Edit::Put(print, content) => {
                     touched.extend(self.take_out(&place, &mut taken));
                     touched.extend(self.put(&place, print, content));
-                    news.extend(self.mended(&place.to_string()));
+                    news.extend(self.mended(&place));
                 }
             }
         }
@@ -223,7 +239,7 @@ impl DirectoryStore {
         self.files.insert(
             place.clone(),
             File {
-                print,
+                print: Some(print),
                 objects: objects.clone(),
             },
         );

@@ -71,7 +71,14 @@ impl fmt::Display for FilePlace {
         } else {
             &self.path
         };
-        write!(f, "{folder}{}", visible(&path.to_string_lossy()))
+        f.write_str(folder)?;
+        for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+            f.write_str(&visible(chunk.valid()))?;
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -210,7 +210,11 @@ impl Cluster for Server {
         .boxed()
     }
 
-    fn list_whole<'a>(
+    fn read_record<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
+        Cluster::read_whole(self, reference)
+    }
+
+    fn list_records<'a>(
         &'a self,
         like: &'a ObjectRef,
         label: (&'a str, &'a str),

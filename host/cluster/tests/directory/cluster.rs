@@ -179,3 +179,45 @@ fn observes_the_wanted_kinds_and_what_the_agent_made() {
     let found: Vec<ObjectRef> = found.map(|object| object.reference).collect();
     assert_eq!(found, [map_ref("b")]);
 }
+
+#[test]
+fn no_file_of_a_user_passes_for_a_record_of_the_agent() {
+    let of_user = map("a", "1").replace("name: a", "labels: {l: v}, name: a");
+    let shadow = |value: &str| {
+        made(value)
+            .replace("apiVersion", "# of a user\napiVersion")
+            .replace("name: s", "labels: {l: v}, name: s")
+    };
+    let folder = Folder::new(&[
+        ("a.yaml", &of_user),
+        (
+            SECRET_FILE,
+            &made("b25l").replace("name: s", "labels: {l: v}, name: s"),
+        ),
+        ("one.yaml", &shadow("dHdv")),
+    ]);
+    let records = |folder: &Folder| {
+        let directory = folder.open();
+        let cluster: &dyn Cluster = &directory;
+        let one = |object| value(cluster.read_record(&object).now_or_never().unwrap());
+        let listed = |like| {
+            let listed = cluster.list_records(&like, ("l", "v")).now_or_never();
+            let listed = listed.unwrap().unwrap().into_iter();
+            let values: Vec<_> = listed
+                .map(|object| object.body["data"]["x"].clone())
+                .collect();
+            values
+        };
+        let like = |object: ObjectRef| ObjectRef {
+            name: String::new(),
+            ..object
+        };
+        assert_eq!(one(map_ref("a")), None);
+        assert_eq!(listed(like(map_ref("a"))), Vec::<Value>::new());
+        (one(secret_ref("s")), listed(like(secret_ref("s"))))
+    };
+    let own = (Some(json!("b25l")), vec![json!("b25l")]);
+    assert_eq!(records(&folder), own, "beside a file of a user");
+    folder.write("two.yaml", shadow("dGhyZWU="));
+    assert_eq!(records(&folder), own, "beside two of them");
+}

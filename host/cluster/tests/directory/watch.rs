@@ -419,3 +419,37 @@ fn one_change_reads_one_file_at_any_fleet_size() {
     assert_eq!(opened_for_one_change(10), ["c-3.yaml"]);
     assert_eq!(opened_for_one_change(2000), ["c-3.yaml"]);
 }
+
+#[test]
+fn a_file_that_could_not_be_read_is_read_again_with_the_content_that_it_had() {
+    let folder = Folder::new(&[
+        ("fleet/a.yaml", &map("a", "1")),
+        ("outside.yaml", &map("o", "1")),
+    ]);
+    let mut watched = Watched::below(folder, "fleet");
+    let path = |name: &str| watched.folder.path(name);
+    let (file, kept) = (path("fleet/a.yaml"), path("kept"));
+    std::fs::rename(&file, &kept).unwrap();
+    std::os::unix::fs::symlink("../outside.yaml", path("next")).unwrap();
+    std::fs::rename(path("next"), &file).unwrap();
+    watched.expect(&["ReadFailed a.yaml"]);
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+    std::fs::rename(&kept, &file).unwrap();
+    watched.expect(&["readable a.yaml"]);
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
+}
+
+#[test]
+fn two_names_that_are_no_text_have_faults_of_their_own() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let folder = Folder::new(&[]);
+    let path = |byte: u8| {
+        let name = [b"a".as_slice(), &[byte], b".yaml"].concat();
+        folder.path("").join(std::ffi::OsStr::from_bytes(&name))
+    };
+    std::fs::write(path(0xfe), "{").unwrap();
+    std::fs::write(path(0xff), map("a", "1")).unwrap();
+    let unreadable = folder.open().unreadable();
+    let places: Vec<_> = unreadable.iter().map(|one| one.place.as_str()).collect();
+    assert_eq!(places, ["a\\xfe.yaml"]);
+}

@@ -163,6 +163,18 @@ impl Connections {
         Ok(uid.unwrap_or_default())
     }
 
+    /// The record that agents keep in an object, as its cluster has it now.
+    ///
+    /// # Errors
+    /// As for [`Connections::read`].
+    pub(in crate::controller) async fn read_record(
+        &self,
+        object: &ObjectRef,
+    ) -> Result<Option<Object>, Failure> {
+        let read = self.cluster(object)?.read_record(object);
+        read.await.map_err(unread(object))
+    }
+
     /// An object with all its fields, as its cluster has it now.
     ///
     /// # Errors

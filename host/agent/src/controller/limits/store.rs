@@ -117,7 +117,7 @@ impl Controller {
             there.known = true;
             return Ok(());
         };
-        let writer = match self.connections.read_whole(place).await {
+        let writer = match self.connections.read_record(place).await {
             Ok(object) => there.found(object),
             Err(failure) => {
                 let message = format!(

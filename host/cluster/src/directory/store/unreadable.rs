@@ -19,7 +19,8 @@ impl DirectoryStore {
 
     /// The first place that cannot be read.
     pub(in crate::directory) fn unread(&self) -> Option<&str> {
-        self.problems.keys().next().map(String::as_str)
+        let first = self.problems.values().next();
+        first.map(|problem| problem.place.as_str())
     }
 
     /// Records why a file cannot be used; its last content stays.
@@ -29,31 +30,32 @@ impl DirectoryStore {
         print: Option<Print>,
         fault: FileFault,
     ) -> Option<DirectoryNews> {
-        if let Some(print) = print {
-            self.files
-                .entry(place.clone())
-                .or_insert(File {
-                    print,
+        match print {
+            Some(print) => {
+                let file = self.files.entry(place.clone()).or_insert(File {
+                    print: Some(print),
                     objects: Vec::new(),
-                })
-                .print = print;
+                });
+                file.print = Some(print);
+            }
+            // It may be readable again with the content that it had: that is read then, and counts as mended.
+            None => drop(self.files.get_mut(place).map(|file| file.print.take())),
         }
         let FileFault {
             reason,
             message,
             objects,
         } = fault;
-        let place = place.to_string();
         let problem = Unreadable {
             message: format!("{place}: {message}"),
-            place: place.clone(),
+            place: place.to_string(),
             reason,
             objects,
         };
-        if self.problems.get(&place) == Some(&problem) {
+        if self.problems.get(place) == Some(&problem) {
             return None;
         }
-        self.problems.insert(place, problem.clone());
+        self.problems.insert(place.clone(), problem.clone());
         Some(DirectoryNews::Unreadable(Box::new(problem)))
     }
 
@@ -81,11 +83,11 @@ impl DirectoryStore {
     /// Records that a folder can be listed again, or is gone.
     pub(in crate::directory) fn reopened(&mut self, folder: &FilePlace) -> Option<DirectoryNews> {
         self.closed.remove(folder);
-        self.mended(&folder.to_string())
+        self.mended(folder)
     }
 
     /// Removes the fault of a place; returns the news.
-    pub(in crate::directory) fn mended(&mut self, place: &str) -> Option<DirectoryNews> {
+    pub(in crate::directory) fn mended(&mut self, place: &FilePlace) -> Option<DirectoryNews> {
         self.problems
             .remove(place)
             .map(|problem| DirectoryNews::Readable(problem.place))
