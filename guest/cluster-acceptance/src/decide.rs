@@ -26,11 +26,18 @@ impl Objects for ClusterAcceptance {
         _: &[Input],
     ) -> Result<Requirement, Failure> {
         let role = || {
-            let name = ["open-cluster-management:managedcluster:", &primary.reference.name].concat();
+            let name = [
+                "open-cluster-management:managedcluster:",
+                &primary.reference.name,
+            ]
+            .concat();
             Need::object(ROLE, CLUSTER_ROLE.beside(primary, name))
         };
         Ok(Requirement {
-            needs: is_accepted(context, primary)?.then(role).into_iter().collect(),
+            needs: is_accepted(context, primary)?
+                .then(role)
+                .into_iter()
+                .collect(),
             ..Requirement::default()
         })
     }

@@ -74,8 +74,8 @@ fn decided(cluster: &ManagedCluster, primary: &Primary, known: &Known) -> Result
     }
 }
 
-/// Whether a namespace of this name is that of others: there the agents of a cluster could take over the Leases by which
-/// controllers elect their leaders.
+/// Whether a namespace of this name is that of others: there the agents of a cluster could take over the Leases by
+/// which controllers elect their leaders.
 fn is_of_others(name: &str) -> bool {
     let begins = ["kube-", "open-cluster-management-"];
     let is = ["default", "open-cluster-management", "transom"];

@@ -90,8 +90,8 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// A warning about a primary, or a `FleetPolicy` itself, with this uid. Warnings with the same `reason` are the same, whatever their message.
-    /// Those of an earlier object of the name do not count: their Events regard that one.
+    /// A warning about a primary, or a `FleetPolicy` itself, with this uid. Warnings with the same `reason` are the
+    /// same, whatever their message. Those of an earlier object of the name do not count: their Events regard that one.
     pub fn say(&mut self, (key, uid): (&Key, &str), reason: &str, now_ms: u64) -> Telling {
         self.forget(now_ms);
         // Of a policy itself there are few, each said once: the primaries of others must not use up their Events.

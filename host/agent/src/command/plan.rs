@@ -14,6 +14,7 @@ use crate::output::{CommandEnd, Screen};
 use crate::policies::FoundPolicies;
 use crate::policies::active::PolicyChanges;
 use crate::policies::swap::Swap;
+use crate::telemetry;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -75,6 +76,7 @@ struct Results(
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or there is no such policy.
 pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
+    telemetry::start_beside_output();
     block_on(work(args, screen))?
 }
 

@@ -123,23 +123,17 @@ pub(crate) fn unwritten(controller: &Controller, screen: &Screen) -> bool {
 
 /// Prints what cannot be read, on any cluster; true when there is something.
 pub(crate) fn unread(controller: &Controller, screen: &Screen) -> bool {
-    let files: Vec<_> = controller
-        .connections
-        .all()
-        .flat_map(Cluster::unreadable)
-        .collect();
-    for one in &files {
-        let (place, reason) = (&one.place, one.reason.as_str());
-        screen.note(format_args!("{place}: {reason}: {}", one.message));
-    }
-    let watches = controller.connections.watch_errors();
+    let unreadable = unreadable(controller, screen);
+    let mut watches = controller.connections.watch_errors();
+    // A directory watches no kinds: what it has are the files from above.
+    watches.retain(|watch| !watch.kind.is_empty());
     for watch in &watches {
         screen.note(format_args!(
             "{} {}: {}: {}",
             watch.api_version, watch.kind, watch.reason, watch.message
         ));
     }
-    !files.is_empty() || !watches.is_empty()
+    unreadable || !watches.is_empty()
 }
 
 /// Prints the policies that are refused or cannot be read; true when there is one.

@@ -3,12 +3,23 @@
 use super::own::STATUS;
 use std::path::{Path, PathBuf};
 use transom_core::digest::Digest;
+use transom_core::redact::visible::visible;
 use transom_core::reference::ObjectRef;
 
 /// The longest part of a file name that one name may fill unchanged, in bytes.
 const NAME: usize = 180;
 /// The longest file name without its extension, in bytes.
 const FILE: usize = 245;
+
+/// A path for messages: invisible characters are escaped, and bytes that are no text.
+pub(super) fn shown(path: &Path) -> String {
+    let mut shown = String::new();
+    for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        shown.push_str(&visible(chunk.valid()));
+        shown.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    shown
+}
 
 /// The file of an object below `objects` or `patches`: `<namespace or _cluster>/<Kind>.<name>.yaml`, and
 /// `<Kind>.<name>_<group>.yaml` if its kind has a group. No other part of a name contains a `_`.

@@ -2,6 +2,7 @@
 //! Keeps compact text and parses it on demand. A change returns news only of what differs after it. Does no I/O.
 
 mod leaving;
+mod listing;
 mod unreadable;
 
 use super::change::{DirectoryNews, Edit, FileContent, Print};
@@ -73,54 +74,10 @@ impl DirectoryStore {
         places.take_while(inside)
     }
 
-    /// Every object that exists, including duplicates.
-    pub(super) fn references(&self) -> impl Iterator<Item = &Arc<ObjectRef>> {
-        self.slots
-            .iter()
-            .filter(|(_, slot)| slot.seen != SlotState::Absent)
-            .map(|(reference, _)| reference)
-    }
-
-    /// Every readable object of a kind.
-    pub(super) fn of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        let readable = |slot: &Slot| matches!(slot.seen, SlotState::Value(_));
-        self.slots_of_kind(first, readable)
-    }
-
-    /// Every object of a kind that the agent made, whatever users' files say of it.
-    pub(super) fn made_of_kind(&self, first: ObjectRef) -> impl Iterator<Item = &ObjectRef> {
-        self.slots_of_kind(first, |slot| slot.made.is_some())
-    }
-
-    fn slots_of_kind(
-        &self,
-        first: ObjectRef,
-        counts: impl Fn(&Slot) -> bool,
-    ) -> impl Iterator<Item = &ObjectRef> {
-        let kind = first.clone();
-        self.slots
-            .range(Arc::new(first)..)
-            .take_while(move |(at, _)| {
-                (&at.cluster, &at.api_version, &at.kind)
-                    == (&kind.cluster, &kind.api_version, &kind.kind)
-            })
-            .filter(move |(_, slot)| counts(slot))
-            .map(|(reference, _)| reference.as_ref())
-    }
-
     /// An object of a scope that several files define, so that nothing is known of it.
     pub(super) fn duplicate(&self, scope: &Scope) -> Option<Arc<ObjectRef>> {
         let mut all = self.duplicates.values().flatten();
         all.find(|one| scope.covers(one)).cloned()
-    }
-
-    /// The objects whose text contains a text, without the fields laid over them.
-    pub(super) fn holding(&self, text: &str) -> Vec<Arc<ObjectRef>> {
-        self.slots
-            .iter()
-            .filter(|(_, slot)| slot.effective().holds(text))
-            .map(|(reference, _)| Arc::clone(reference))
-            .collect()
     }
 
     /// The slot of an object.

@@ -7,6 +7,7 @@ pub(super) use root::own_folder;
 pub(super) use stamp::FileStamp;
 
 use super::folder::OpenFolder;
+use super::names::shown;
 use rustix::fs::{FileType, Stat};
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,7 +15,6 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use transom_core::redact::visible::visible;
 
 /// Folder of whole objects, in the agent's own folder.
 pub(super) const OBJECTS: &str = "objects";
@@ -72,13 +72,7 @@ impl fmt::Display for FilePlace {
             &self.path
         };
         f.write_str(folder)?;
-        for chunk in path.as_os_str().as_encoded_bytes().utf8_chunks() {
-            f.write_str(&visible(chunk.valid()))?;
-            for byte in chunk.invalid() {
-                write!(f, "\\x{byte:02x}")?;
-            }
-        }
-        Ok(())
+        f.write_str(&shown(path))
     }
 }
 

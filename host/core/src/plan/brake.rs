@@ -107,8 +107,8 @@ impl Brake {
     }
 }
 
-/// A finalizer of the primary counts for that object alone: whoever takes it off again and again must not use up what may
-/// be written for the primary.
+/// A finalizer of the primary counts for that object alone: whoever takes it off again and again must not use up what
+/// may be written for the primary.
 fn counted_by(key: &Key, step: &Step) -> impl Iterator<Item = CountedBy> {
     let target = step.target();
     let is_own_finalizer = step.is_of_finalizers() && *target == *key.primary;
