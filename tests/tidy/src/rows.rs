@@ -14,7 +14,7 @@ struct Subject {
     cases: &'static [&'static str],
 }
 
-const SUBJECTS: [Subject; 11] = [
+const SUBJECTS: [Subject; 12] = [
     Subject {
         name: "cluster-acceptance",
         rows: &[('A', 10, 12), ('A', 20, 20)],
@@ -74,6 +74,12 @@ const SUBJECTS: [Subject; 11] = [
         rows: &[('H', 8, 14)],
         cases: &["detach"],
     },
+    // What `host/deploy/hub/admission.yaml` checks where the webhooks do not run.
+    Subject {
+        name: "webhook",
+        rows: &[('W', 17, 34)],
+        cases: &[],
+    },
     // What of the add-on no policy does; `migrate.md` tells operators.
     Subject {
         name: "hypershift-addon",
@@ -83,7 +89,7 @@ const SUBJECTS: [Subject; 11] = [
 ];
 
 /// Rows that have neither, each with its reason.
-const WITHOUT: [(&str, &[&str], &str); 11] = [
+const WITHOUT: [(&str, &[&str], &str); 12] = [
     (
         "auto-import",
         &["A02"],
@@ -108,6 +114,11 @@ const WITHOUT: [(&str, &[&str], &str); 11] = [
         "detach",
         &["H13"],
         "a reconcile has a primary, so there is no call without a HostedCluster",
+    ),
+    (
+        "webhook",
+        &["W19"],
+        "an expression of admission sees no other object; `cluster-access` waits for the namespace",
     ),
     (
         "hypershift-addon",

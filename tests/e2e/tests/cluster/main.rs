@@ -40,6 +40,7 @@ mod generations;
 mod history;
 mod hostile;
 mod hosting_faults;
+mod hub_admission;
 mod hub_faults;
 mod hub_sets;
 mod importing;

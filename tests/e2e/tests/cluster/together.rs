@@ -1,10 +1,11 @@
 //! All policies on one API server, with exactly the permissions that `transom rbac` prints for them, and the real other
 //! side: a HostedCluster is imported, the real registration agent joins its cluster, and it leaves again. Nothing is
-//! denied, no field has two owners, and once all is settled nothing is written.
+//! denied, also with the checks of a hub; no field has two owners, and once all is settled nothing is written.
 
 use crate::access::{CLUSTERS, PREFIX};
 use crate::availability::CLOCK;
 use crate::copying::{HUB, hosted};
+use crate::hub_admission;
 use crate::inputs::{REQUEST, reconciles_of};
 use crate::leaving::{OPERATOR, goes};
 use crate::objects::{CLUSTERS as HOSTED_IN, home};
@@ -194,7 +195,7 @@ const UNUSED: [(&str, &str); 16] = [
     ("manifestworks", "update"),
     ("manifestworks/status", "patch"),
     ("manifestworks/status", "update"),
-    // Webhooks of a hub, and the approval itself, ask for these; they do not run here, or are no request.
+    // The checks of a hub, and the approval itself, ask for these, which is no request of the agent.
     ("managedclusters/accept", "update"),
     ("managedclustersets/join", "create"),
     ("signers", "approve"),
@@ -434,6 +435,8 @@ async fn given(stage: &Stage) -> Result<()> {
 fn a_hosted_cluster_comes_and_goes_under_all_policies_with_the_real_agent() -> Result<()> {
     on_stage(async |stage| {
         given(stage).await?;
+        // The checks of a hub hinder neither the policies nor the real agent.
+        hub_admission::begin(stage).await?;
         let folder = stage.cluster.folder().join("policies-together");
         let names = put_all(&folder, None)?;
         let path = folder.to_str().context("the folder has another name")?;
@@ -502,6 +505,6 @@ fn a_hosted_cluster_comes_and_goes_under_all_policies_with_the_real_agent() -> R
         stage.all_used(&rights, mark, |right| {
             right.is_one_of(&UNUSED) || right.is_one_of(&UNREAD)
         })?;
-        Ok(())
+        hub_admission::end(stage).await
     })
 }
