@@ -76,7 +76,7 @@ struct Results(
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or there is no such policy.
 pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::start_beside_output();
+    telemetry::quiet_panics();
     block_on(work(args, screen))?
 }
 

@@ -81,7 +81,7 @@ impl Row {
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or nothing is known of the primary.
 pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::start_beside_output();
+    telemetry::quiet_panics();
     block_on(work(args, screen))?
 }
 
