@@ -224,7 +224,7 @@ fn only_who_may_accept_clusters_accepts_one_and_its_own_agent_undoes_no_denial()
         is_right("W21, agent", said.await?, None)?;
         is_right("W23", change(&editor, accepts(false)).await?, None)?;
         let said = replaces(&agent, "one", |one| {
-            one["spec"]["hubAcceptsClient"] = json!(true)
+            one["spec"]["hubAcceptsClient"] = json!(true);
         });
         is_right("the agent undoes a denial", said.await?, no)?;
         is_right("W22", change(&editor, accepts(true)).await?, no)?;
