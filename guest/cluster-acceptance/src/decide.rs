@@ -34,7 +34,7 @@ impl Objects for ClusterAcceptance {
             Need::object(ROLE, CLUSTER_ROLE.beside(primary, name))
         };
         Ok(Requirement {
-            needs: is_accepted(context, primary)?
+            needs: (is_accepted(context, primary)? && !accepts(primary)?)
                 .then(role)
                 .into_iter()
                 .collect(),
@@ -48,7 +48,8 @@ impl Objects for ClusterAcceptance {
         primary: &Primary,
         inputs: Vec<Input>,
     ) -> Result<Answer, Failure> {
-        let is_new = matches!(found(&inputs, ROLE), Value::Absent);
+        // One that a person accepted gets the annotation.
+        let is_new = accepts(primary)? || matches!(found(&inputs, ROLE), Value::Absent);
         let accepted = is_new && is_accepted(context, primary)?;
         let accepted = accepted.then(|| {
             make::ManagedCluster::of(&primary.reference)
@@ -58,6 +59,11 @@ impl Objects for ClusterAcceptance {
         });
         Ok(accepted.into_iter().collect())
     }
+}
+
+fn accepts(primary: &Primary) -> Result<bool, Problem> {
+    let cluster: ManagedCluster = primary.read()?;
+    Ok(cluster.spec.hub_accepts_client == Some(true))
 }
 
 /// Whether a cluster is accepted, by what is said of it.
