@@ -5,7 +5,7 @@ use crate::settings::{Rule, Settings};
 use transom_guest::kinds::{CLUSTER_ROLE, ManagedCluster, Metadata};
 use transom_guest::objects::{Answer, Input, Need, Objects, Requirement, Value, found};
 use transom_guest::time::format_rfc3339;
-use transom_guest::{Context, Failure, Primary, Problem, make};
+use transom_guest::{Context, Failure, Primary, make};
 
 /// The annotation that an automatic acceptance leaves, as Open Cluster Management's own: whoever finds it, with any
 /// value, does not accept the cluster again.
@@ -25,19 +25,15 @@ impl Objects for ClusterAcceptance {
         primary: &Primary,
         _: &[Input],
     ) -> Result<Requirement, Failure> {
-        let role = || {
-            let name = [
-                "open-cluster-management:managedcluster:",
-                &primary.reference.name,
-            ]
-            .concat();
-            Need::object(ROLE, CLUSTER_ROLE.beside(primary, name))
-        };
+        let cluster: ManagedCluster = primary.read()?;
+        let name = &*primary.reference.name;
+        let mut needs = Vec::new();
+        if !cluster.is_accepted() && is_to_be_accepted(context, primary, &cluster) {
+            let role = ["open-cluster-management:managedcluster:", name].concat();
+            needs.push(Need::object(ROLE, CLUSTER_ROLE.beside(primary, role)));
+        }
         Ok(Requirement {
-            needs: (is_accepted(context, primary)? && !accepts(primary)?)
-                .then(role)
-                .into_iter()
-                .collect(),
+            needs,
             ..Requirement::default()
         })
     }
@@ -48,9 +44,10 @@ impl Objects for ClusterAcceptance {
         primary: &Primary,
         inputs: Vec<Input>,
     ) -> Result<Answer, Failure> {
+        let cluster: ManagedCluster = primary.read()?;
         // One that a person accepted gets the annotation.
-        let is_new = accepts(primary)? || matches!(found(&inputs, ROLE), Value::Absent);
-        let accepted = is_new && is_accepted(context, primary)?;
+        let is_new = cluster.is_accepted() || matches!(found(&inputs, ROLE), Value::Absent);
+        let accepted = is_new && is_to_be_accepted(context, primary, &cluster);
         let accepted = accepted.then(|| {
             make::ManagedCluster::of(&primary.reference)
                 .annotation(ACCEPTED_ON, format_rfc3339(context.now_seconds))
@@ -61,24 +58,22 @@ impl Objects for ClusterAcceptance {
     }
 }
 
-fn accepts(primary: &Primary) -> Result<bool, Problem> {
-    let cluster: ManagedCluster = primary.read()?;
-    Ok(cluster.spec.hub_accepts_client == Some(true))
-}
-
-/// Whether a cluster is accepted, by what is said of it.
-fn is_accepted(context: &Context<Settings>, primary: &Primary) -> Result<bool, Problem> {
-    let cluster: ManagedCluster = primary.read()?;
+/// Whether a cluster is to be accepted by what its ManagedCluster says.
+fn is_to_be_accepted(
+    context: &Context<Settings>,
+    primary: &Primary,
+    cluster: &ManagedCluster,
+) -> bool {
     let (name, metadata) = (&primary.reference.name, &cluster.metadata);
-    let known = metadata.annotations.contains_key(ACCEPTED_ON) || is_denied(&cluster);
+    let known = metadata.annotations.contains_key(ACCEPTED_ON) || is_denied(cluster);
     let mut rules = context.settings.rules.iter();
-    Ok(!primary.deleting && !known && rules.any(|rule| fits(rule, name, metadata)))
+    !primary.deleting && !known && rules.any(|rule| fits(rule, name, metadata))
 }
 
 /// Whether somebody decided about a cluster and does not accept it: nobody gives one the condition before it is
 /// accepted.
 fn is_denied(cluster: &ManagedCluster) -> bool {
-    cluster.condition(DECIDED).is_some() && cluster.spec.hub_accepts_client != Some(true)
+    cluster.condition(DECIDED).is_some() && !cluster.is_accepted()
 }
 
 /// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every

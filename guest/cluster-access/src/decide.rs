@@ -39,10 +39,6 @@ pub(crate) enum Decided {
     Leaving,
 }
 
-fn accepts(cluster: &ManagedCluster) -> bool {
-    cluster.spec.hub_accepts_client == Some(true)
-}
-
 /// Whether no condition tells what was decided.
 fn is_untold(cluster: &ManagedCluster) -> bool {
     cluster.status.conditions.is_empty()
@@ -50,7 +46,7 @@ fn is_untold(cluster: &ManagedCluster) -> bool {
 
 /// What was decided, or why nothing can be for a cluster of this name.
 fn decided(cluster: &ManagedCluster, primary: &Primary, known: &Known) -> Result<Decided, Problem> {
-    let decided = match (accepts(cluster), primary.deleting) {
+    let decided = match (cluster.is_accepted(), primary.deleting) {
         // The agent of an accepted cluster may take the condition off, but not the role.
         (false, _) if is_untold(cluster) && !known.role => Decided::Nothing,
         (_, true) => Decided::Leaving,
@@ -106,7 +102,7 @@ impl World for ClusterAccess {
             Decided::Denied | Decided::Leaving => vec![works(), binding()],
             Decided::Nothing => Vec::new(),
         };
-        let is_open = !accepts(&cluster) && is_untold(&cluster);
+        let is_open = !cluster.is_accepted() && is_untold(&cluster);
         needs.extend(is_open.then(|| Need::object(ROLE, objects.role())));
         let may_renew = context.settings.denied_may_renew;
         let made = objects.made(decided, known.works, may_renew).into_iter();

@@ -33,6 +33,9 @@ const WORK_BINDING: ObjectPattern = ROLE_BINDING.within(
     "{primary.name}",
     "open-cluster-management:managedcluster:{primary.name}:work",
 );
+/// What the agents of a cluster may do on the whole hub.
+const OWN_ROLE: ObjectPattern =
+    CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}");
 /// The groups of the agents of a cluster.
 const AGENTS: &[&str] = &[
     r#"{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:open-cluster-management:{primary.name}"}"#,
@@ -59,7 +62,7 @@ pub(crate) const GRANT: Grant = Grant {
         ),
         ReadGrant::object(
             decide::ROLE,
-            CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}"),
+            OWN_ROLE,
             "Whether a cluster that is not accepted was accepted once.",
         ),
     ],
@@ -117,7 +120,7 @@ pub(crate) const GRANT: Grant = Grant {
             ),
         ]),
         WriteGrant::objects(
-            CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}"),
+            OWN_ROLE,
             &["rules", LABEL],
             "What the agents of the cluster may do on the whole hub.",
         )

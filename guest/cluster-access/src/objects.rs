@@ -85,7 +85,7 @@ impl Objects<'_> {
         let (name, mut all) = (self.name(), Vec::new());
         if decided == Decided::Leaving {
             all.push(self.rbac(CLUSTER_ROLE_BINDING, name));
-            all.push(self.rbac(CLUSTER_ROLE, name));
+            all.push(self.role());
         }
         if matches!(decided, Decided::Denied | Decided::Leaving) {
             all.push(self.binding("registration"));

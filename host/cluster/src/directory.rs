@@ -251,18 +251,20 @@ impl Directory {
 
     /// The objects of a kind in a namespace, or in all.
     pub fn list(&self, api_version: &str, kind: &str, namespace: Option<&str>) -> Vec<ObjectRef> {
-        let first = ObjectRef {
-            cluster: self.shared.name.clone(),
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            namespace: None,
-            name: String::new(),
-        };
+        let first = self.first(api_version, kind);
         let store = self.shared.store();
         let inside = |reference: &&ObjectRef| {
             namespace.is_none() || reference.namespace.as_deref() == namespace
         };
         store.of_kind(first).filter(inside).cloned().collect()
+    }
+
+    /// Where the objects of a kind begin.
+    fn first(&self, api_version: &str, kind: &str) -> ObjectRef {
+        ObjectRef {
+            cluster: self.shared.name.clone(),
+            ..ObjectRef::local(api_version, kind, None, "")
+        }
     }
 
     /// Whether the effective object is one that the agent made whole.

@@ -55,6 +55,11 @@ impl ManagedCluster {
     pub fn condition(&self, kind: &str) -> Option<&Said> {
         Said::find(&self.status.conditions, kind)
     }
+
+    /// Whether the hub accepts it.
+    pub fn is_accepted(&self) -> bool {
+        self.spec.hub_accepts_client == Some(true)
+    }
 }
 
 /// What a guest reads of a ManagedClusterSet; what it does not declare is empty.

@@ -164,10 +164,8 @@ impl Controller {
         // Nothing defers a scheduled resync, but a policy that may have another interval now.
         let anew = matches!(cause, Cause::Added | Cause::Swapped);
         let keeps = !anew && queue.awaits(&key.primary, &Cause::Resync);
-        match report.resync_after_ms.map(Duration::from_millis) {
-            Some(_) if keeps || self.ends => {}
-            Some(after) => reconcile(Cause::Resync, Some(after)),
-            None => queue.forget(&key.primary, &Cause::Resync),
+        if !keeps || report.resync_after_ms.is_none() {
+            self.resync(queue, key, report.resync_after_ms);
         }
         // Enqueued without delay: the queue gives nothing out before this replica leads again.
         if report.end == End::Ended(Class::Standby) {
@@ -177,17 +175,15 @@ impl Controller {
 
     /// Has a primary resynced at the interval that the policy has now, whatever it was before.
     pub(super) fn resync_anew(&self, queue: &Workqueue, key: &Key) {
-        let Schedule {
-            resync_seconds,
-            seed,
-            ..
-        } = self.schedule(&queue.loaded(), key);
-        match backoff::resync_ms(resync_seconds, seed).filter(|_| !self.ends) {
-            Some(after) => queue.push(
-                &key.primary,
-                Queued::Reconcile(Cause::Resync),
-                Some(Duration::from_millis(after)),
-            ),
+        let schedule = self.schedule(&queue.loaded(), key);
+        let after_ms = backoff::resync_ms(schedule.resync_seconds, schedule.seed);
+        self.resync(queue, key, after_ms);
+    }
+
+    fn resync(&self, queue: &Workqueue, key: &Key, after_ms: Option<u64>) {
+        match after_ms.map(Duration::from_millis) {
+            Some(_) if self.ends => {}
+            Some(after) => queue.push(&key.primary, Queued::Reconcile(Cause::Resync), Some(after)),
             None => queue.forget(&key.primary, &Cause::Resync),
         }
     }

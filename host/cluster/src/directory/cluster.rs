@@ -158,12 +158,7 @@ impl Cluster for Directory {
         like: &'a ObjectRef,
         (label, value): (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
-        let first = ObjectRef {
-            cluster: self.shared.name.clone(),
-            namespace: None,
-            name: String::new(),
-            ..like.clone()
-        };
+        let first = self.first(&like.api_version, &like.kind);
         let inside = |one: &&ObjectRef| one.namespace == like.namespace;
         let store = self.shared.store();
         let made: Vec<ObjectRef> = store.made_of_kind(first).filter(inside).cloned().collect();

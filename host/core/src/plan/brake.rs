@@ -62,11 +62,12 @@ impl Brake {
 
     /// Counts one step, unless it is over the budget.
     fn count(&mut self, key: &Key, step: &Step, now_seconds: i64) -> bool {
-        let full = |counted| self.until(&counted, now_seconds).is_some();
-        if counted_by(key, step).any(full) {
+        let all: Vec<CountedBy> = counted_by(key, step).collect();
+        let is_full = |counted| self.until(counted, now_seconds).is_some();
+        if all.iter().any(is_full) {
             return false;
         }
-        for counted in counted_by(key, step) {
+        for counted in all {
             let written = self.written.entry(counted).or_default();
             written.push_back(now_seconds);
             let surplus = written.len().saturating_sub(MAX_WRITES);
