@@ -106,12 +106,28 @@ impl OwnWriter<'_> {
             (SlotState::Absent, None) => Ok(()),
             (SlotState::Value(_), Some(version)) if version_text(&seen) == version => Ok(()),
             (SlotState::Absent, Some(_)) => Err(self.conflict("it no longer exists")),
-            (SlotState::Value(_), None) => Err(self.conflict("it already exists")),
-            (SlotState::Value(_), Some(_)) => Err(self.conflict("it changed since it was read")),
+            (SlotState::Value(_), None) => Err(self.conflict(&self.of_user("it already exists"))),
+            (SlotState::Value(_), Some(_)) => {
+                Err(self.conflict(&self.of_user("it changed since it was read")))
+            }
             (SlotState::Duplicate(files), _) => {
                 Err(self.conflict(&format!("it is defined in {files}")))
             }
         }
+    }
+
+    /// Why a write fails, with the user's file that defines the object, if there is one.
+    fn of_user(&self, why: &str) -> String {
+        let store = self.shared.store();
+        let is_users = matches!(store.effective(self.target), Effective::Users(..));
+        let file = store.users_file(self.target).filter(|_| is_users);
+        file.map_or_else(
+            || why.to_owned(),
+            |file| {
+                let place = FilePlace::new(Layer::User, file);
+                format!("{why}: it is defined in {place}, a file of the user")
+            },
+        )
     }
 
     /// The failure of a write because the object changed.

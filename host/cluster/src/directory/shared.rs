@@ -207,11 +207,16 @@ impl SharedDirectory {
         object(reference, &seen, effective.value(None))
     }
 
-    /// Reads what the agent made of one object, whatever users' files say of it.
+    /// Reads what the agent made of one object, whatever users' files say of it. While one of these counts instead, the
+    /// version is none: a change would be laid over that file, and the agent would take it for recorded.
     pub(super) fn read_made(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let made = self.store().slot(reference).and_then(|slot| {
             let text = Arc::clone(&slot.made.as_ref()?.text);
-            Some((slot.seen.clone(), Effective::Made(text)))
+            let seen = match slot.effective() {
+                Effective::Made(_) => slot.seen.clone(),
+                _ => SlotState::Absent,
+            };
+            Some((seen, Effective::Made(text)))
         });
         let (seen, made) = made.unwrap_or((SlotState::Absent, Effective::Absent));
         object(reference, &seen, made.value(None))

@@ -1,12 +1,13 @@
 //! A directory as the agent uses it: through the trait that it shares with API servers.
 
-use crate::support::{Folder, create, done, map, map_ref, secret, secret_ref};
+use crate::support::{Folder, apply, create, done, map, map_ref, secret, secret_ref};
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use transom_api::KnownReason;
 use transom_cluster::directory::{Directory, DirectoryOptions, SizeLimits};
 use transom_cluster::{Cluster, ReadResult};
 use transom_core::observation::Observation;
+use transom_core::plan::Step;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{SourceRef, Stamp};
@@ -220,4 +221,28 @@ fn no_file_of_a_user_passes_for_a_record_of_the_agent() {
     assert_eq!(records(&folder), own, "beside a file of a user");
     folder.write("two.yaml", shadow("dGhyZWU="));
     assert_eq!(records(&folder), own, "beside two of them");
+}
+
+#[test]
+fn a_record_beside_a_file_of_a_user_is_not_changed_in_that_file() {
+    let folder = Folder::new(&[]);
+    done(&folder.open(), create("s", "b25l"));
+    folder.write("mine.yaml", made("dHdv"));
+    let directory = folder.open();
+    let cluster: &dyn Cluster = &directory;
+    let record = cluster.read_record(&secret_ref("s")).now_or_never();
+    let record = record.unwrap().unwrap().unwrap();
+    let patch = Step::Patch {
+        reference: record.reference.clone(),
+        version: record.version.clone(),
+        fields: vec![("metadata.annotations.barred".to_owned(), json!("why"))],
+    };
+    for step in [patch, create("s", "dGhyZWU=")] {
+        let outcome = apply(&directory, vec![step]);
+        let (_, failure) = outcome.failure().unwrap();
+        assert_eq!(failure.reason, KnownReason::WriteConflict);
+        let told = "it is defined in mine.yaml, a file of the user";
+        assert!(failure.message.ends_with(told), "{}", failure.message);
+    }
+    assert!(!folder.path(".transom/patches/n/Secret.s.yaml").exists());
 }
