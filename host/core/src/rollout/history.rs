@@ -596,6 +596,8 @@ mod tests {
             ("/data/components/decide", json!("sha256:9")),
             ("/data/spec", json!({"x": 1})),
             ("/revision", json!("1")),
+            ("/revision", json!(-1)),
+            ("/revision", json!(i64::MAX)),
             ("/metadata/labels", json!({})),
             ("/metadata/labels", json!({labels::POLICY: "other"})),
         ] {

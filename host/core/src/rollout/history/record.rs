@@ -23,6 +23,9 @@ use transom_api::{API_VERSION, KIND, labels};
 /// kept.
 const PLAN: usize = 16 << 10;
 
+/// No revision has this number or a larger one: an agent never counts that far, and readers of JSON keep what is less.
+const LARGEST: i64 = 1 << 53;
+
 /// The manifests by which the components of a revision were pulled from registries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifests {
@@ -145,6 +148,7 @@ impl RevisionRecord {
             version: object.version.clone(),
         })
         .filter(|record| object.reference.name == record.name())
+        .filter(|record| (0..LARGEST).contains(&record.number))
     }
 
     /// The same, with what it becomes active with: what its trial planned, and for how long it is watched.
