@@ -495,3 +495,38 @@ fn a_case_with_a_missing_or_misspelt_file_fails_and_names_it() {
         "{rows:?}"
     );
 }
+
+#[test]
+fn what_is_gone_need_not_name_its_version_and_must_be_there() {
+    let policy = top().join("policies/built-in-taints");
+    let given = fs::read_to_string(policy.join("cases/T05-gone/given.yaml")).unwrap();
+    let whole =
+        "apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, name: cluster1";
+    assert!(given.contains(whole));
+    let no_such = |name: &str| format!("spec.gone[0]: no such object: ManagedCluster {name}");
+    for (instead, wanted) in [
+        ("kind: ManagedCluster, name: cluster1", None),
+        ("kind: ManagedCluster, name: cluster2", Some("cluster2")),
+        (
+            "apiVersion: v1, kind: ManagedCluster, name: cluster1",
+            Some("cluster1"),
+        ),
+    ] {
+        let temporary = tempfile::tempdir().unwrap();
+        let case = temporary.path().join("cases/T05-gone");
+        fs::create_dir_all(&case).unwrap();
+        fs::write(case.join("given.yaml"), given.replace(whole, instead)).unwrap();
+        let original = policy.join("cases/T05-gone/expected.yaml");
+        fs::copy(original, case.join("expected.yaml")).unwrap();
+        let manifest = temporary.path().join("policy.yaml");
+        fs::copy(policy.join("policy.yaml"), manifest).unwrap();
+        let (code, differences) = result(&temporary, &top());
+        match wanted {
+            None => assert_eq!((code, differences), passed(), "{instead}"),
+            Some(name) => {
+                assert_eq!(code, Some(1), "{instead}");
+                assert!(differences.contains(&no_such(name)), "{differences}");
+            }
+        }
+    }
+}

@@ -267,6 +267,16 @@ impl Directory {
         }
     }
 
+    /// The objects of a kind with this namespace and name, in all groups and versions.
+    pub fn find(&self, kind: &str, namespace: Option<&str>, name: &str) -> Vec<ObjectRef> {
+        let store = self.shared.store();
+        let meant = |one: &&Arc<ObjectRef>| {
+            (&*one.kind, one.namespace.as_deref(), &*one.name) == (kind, namespace, name)
+        };
+        let found = store.references().filter(meant);
+        found.map(|one| ObjectRef::clone(one)).collect()
+    }
+
     /// Whether the effective object is one that the agent made whole.
     pub fn made(&self, reference: &ObjectRef) -> bool {
         matches!(

@@ -83,6 +83,20 @@ pub(crate) struct CaseReference {
     pub(crate) name: String,
 }
 
+impl CaseSpec {
+    /// Removes from a directory in memory what vanishes in the change.
+    ///
+    /// # Errors
+    /// When it is not there: a misspelt name would make a case that shows nothing.
+    pub(crate) fn remove_gone(&self, directory: &Directory) -> anyhow::Result<()> {
+        for (index, gone) in self.gone.iter().enumerate() {
+            let removed = gone.remove(directory);
+            removed.with_context(|| format!("spec.gone[{index}]"))?;
+        }
+        Ok(())
+    }
+}
+
 impl GivenFile {
     /// Reads a file.
     ///
@@ -201,11 +215,21 @@ impl CaseReference {
     }
 
     /// Removes the object from a directory in memory, also when the agent made it.
-    pub(crate) fn remove(&self, directory: &Directory) {
-        let namespace = self.namespace.as_deref();
-        let object = ObjectRef::local(&self.api_version, &self.kind, namespace, &self.name);
-        directory.take(&place(&object), b"");
-        directory.take_made(&object, b"");
+    ///
+    /// # Errors
+    /// When there is no such object, or there are several.
+    fn remove(&self, directory: &Directory) -> anyhow::Result<()> {
+        let mut found = directory.find(&self.kind, self.namespace.as_deref(), &self.name);
+        found.retain(|one| self.api_version.is_empty() || self.api_version == one.api_version);
+        match found.as_slice() {
+            [object] => {
+                directory.take(&place(object), b"");
+                directory.take_made(object, b"");
+                Ok(())
+            }
+            [] => bail!("no such object: {self}"),
+            _ => bail!("several objects, of which `apiVersion` can name one: {self}"),
+        }
     }
 }
 

@@ -57,9 +57,7 @@ pub(super) async fn run(
         if changes {
             case::put(&session.directory, &read(folder, "then.yaml")?.objects);
         }
-        for gone in &case.gone {
-            gone.remove(&session.directory);
-        }
+        case.remove_gone(&session.directory)?;
         session.follow().await;
     }
     if let Some(unreadable) = session.directory.unreadable().first() {
