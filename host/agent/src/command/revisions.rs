@@ -111,16 +111,17 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
                 short(&record.id)
             );
         }
-        let spec = record.pinned();
         let Some(object) = opened.policy(&args.policy).await? else {
-            bail!(
-                "failed to change the policy {}: it is not a FleetPolicy object. Put this into its file:\n{}",
+            screen.note(format_args!(
+                "failed to change the policy {}: it is not a FleetPolicy object. Put this into its file, and keep of {} what it has:",
                 args.policy,
-                to_yaml(&json!({"spec": spec}))
-            );
+                NOT_IDENTIFYING.join(", ")
+            ));
+            screen.text(&for_file(record));
+            return Ok(CommandEnd::Failed);
         };
         let now = object.body.get("spec").cloned().unwrap_or_default();
-        let spec = put_back(spec, &now);
+        let spec = put_back(record.pinned(), &now);
         // When the active revision has failed, its manifest may still be the newest.
         let patch = merge_patch(&now, &spec);
         if patch.is_null() {
@@ -178,6 +179,12 @@ fn put_back(mut spec: Value, now: &Value) -> Value {
         }
     }
     spec
+}
+
+/// The `spec` of a revision for the file of its policy, without what is no part of a revision: what that was in those
+/// days must not come back with it, such as a lifted limit.
+fn for_file(record: &RevisionRecord) -> String {
+    to_yaml(&json!({"spec": put_back(record.pinned(), &Value::Null)}))
 }
 
 /// Approves the plan of the candidate of a policy, or what its limits withhold.
@@ -293,6 +300,16 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_gets_no_field_back_that_is_no_part_of_a_revision() {
+        let now = json!({"limits": 1, "suspend": true});
+        let then = json!({"limits": 2, "onFailure": 2, "guests": {}});
+        let with = |now| put_back(then.clone(), now);
+        assert_eq!(with(&Value::Null), json!({"guests": {}}));
+        let kept = json!({"guests": {}, "limits": 1, "suspend": true});
+        assert_eq!(with(&now), kept);
+    }
 
     #[test]
     fn a_group_with_a_comma_does_not_become_two() {

@@ -446,11 +446,17 @@ fn every_change_is_tried_and_a_revision_is_kept_once() -> Result<()> {
         .arg(&stage.fleet);
     let output = rollback.output()?;
     let told = String::from_utf8(output.stderr)?;
+    let shown = String::from_utf8(output.stdout)?;
     // A policy in a file is its owner's: the command tells what to put there.
     ensure!(
-        !output.status.success() && told.contains("digest: sha256:"),
+        output.status.code() == Some(1) && told.contains("Put this into its file"),
         "{told}"
     );
+    ensure!(
+        shown.starts_with("spec:\n") && shown.contains("digest: sha256:"),
+        "{shown}"
+    );
+    ensure!(!shown.contains("  rollout:"), "{shown}");
     Ok(())
 }
 
