@@ -34,7 +34,7 @@ use std::ffi::OsString;
     version,
     max_term_width = 120,
     arg_required_else_help = true,
-    after_help = "Environment:\n  RUST_LOG  filter of the log lines, such as `debug` or `info,transom::guest=debug` (lines of guests). Default: `info`;\n            commands that end by themselves show only errors and the lines of guests and\n            connections"
+    after_help = "Environment:\n  RUST_LOG  filter of the log lines, such as `debug` or `info,transom::guest=debug` (lines of guests). Default: `info`;\n            commands that end by themselves show only errors, and `run --once`, `render`,\n            `test` and `bench` the lines of guests and connections"
 )]
 pub(crate) struct Cli {
     /// The subcommand.

@@ -25,8 +25,10 @@ mod validate;
 mod verify;
 mod would;
 
+use crate::args::run::LogFormat;
 use crate::args::{Cli, Command, PolicyCommand};
 use crate::output::{CommandEnd, Screen};
+use crate::telemetry;
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 use std::fs::{self, File};
@@ -42,7 +44,17 @@ const WRONG_USE: u8 = 2;
 /// Runs the command of this process. An error is printed as one line with its chain of causes.
 pub(crate) fn main() -> ExitCode {
     let screen = Screen::new();
-    match dispatch(Cli::parse().command, &screen) {
+    let command = Cli::parse().command;
+    // Without this, the message of a panic would be printed, which may quote a value.
+    match command {
+        // It has flags for its log lines.
+        Command::Run(_) => {}
+        Command::Render(_) | Command::Test(_) | Command::Bench(_) => {
+            telemetry::start(LogFormat::Text, telemetry::USUAL_ONCE);
+        }
+        _ => telemetry::start(LogFormat::Text, telemetry::USUAL_ERRORS),
+    }
+    match dispatch(command, &screen) {
         Ok(ending) => match screen.lost() {
             None => ending.into(),
             Some(error) => {

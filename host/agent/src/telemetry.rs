@@ -30,14 +30,17 @@ use transom_engine::{LogLevel, LogLine, Receipt};
 const GUEST: &str = "transom::guest";
 /// The target of lines about one primary.
 const PRIMARY: &str = "transom::primary";
-/// The default filter.
-const USUAL: &str = "info";
-/// The default filter of a run that ends: its summary reports the primaries, but not what guests logged.
-const USUAL_ONCE: &str = "error,transom::primary=off,transom::guest=debug,transom::connection=info";
+/// The default filter of an agent.
+pub(crate) const USUAL: &str = "info";
+/// That of a run that ends, and of commands for the authors of guests: results tell of the primaries, but not what
+/// guests logged.
+pub(crate) const USUAL_ONCE: &str =
+    "error,transom::primary=off,transom::guest=debug,transom::connection=info";
+/// That of the other commands: one that ends by a panic says where.
+pub(crate) const USUAL_ERRORS: &str = "error,transom::primary=off";
 
 /// Sends log lines to standard error, and keeps the messages of panics out of them.
-pub(crate) fn start(format: LogFormat, once: bool) {
-    let usual = if once { USUAL_ONCE } else { USUAL };
+pub(crate) fn start(format: LogFormat, usual: &str) {
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let asked = if asked.is_empty() { usual } else { &asked };
     let filter = EnvFilter::try_new(asked).unwrap_or_else(|_| EnvFilter::new(usual));
@@ -59,11 +62,6 @@ pub(crate) fn start(format: LogFormat, once: bool) {
     quiet_panics();
 }
 
-/// The same for commands that print results: besides errors, the log lines of guests are shown, for their authors.
-pub(crate) fn start_beside_output() {
-    start(LogFormat::Text, true);
-}
-
 /// Whether a line may be shown, whatever the filter says. Lines of libraries below `info` are not, and those of
 /// libraries that carry requests never are: they print URLs with whatever is in them, headers, and bodies that they
 /// cannot read.
@@ -76,7 +74,7 @@ fn may_be_shown(line: &Metadata<'_>) -> bool {
 }
 
 /// Logs only where a panic happened: its message may quote a value.
-pub(crate) fn quiet_panics() {
+fn quiet_panics() {
     panic::set_hook(Box::new(|info| match info.location() {
         Some(place) => {
             error!(

@@ -12,7 +12,6 @@ use crate::args::{TableFormat, TestArgs};
 use crate::command::block_on;
 use crate::command::engine;
 use crate::output::{CommandEnd, Screen, Tint, Tinted};
-use crate::telemetry;
 use anyhow::{Context as _, bail};
 pub(super) use bench::bench;
 use serde_json::json;
@@ -55,7 +54,6 @@ struct WarmRunner {
 /// # Errors
 /// When there is no case, or the engine cannot be made.
 pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::start_beside_output();
     if let Some(component) = travelling::named(&args.path) {
         let verdicts = travelling::test(component, args)?;
         return Ok(report(&verdicts, args.output, screen));

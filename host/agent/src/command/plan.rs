@@ -14,7 +14,6 @@ use crate::output::{CommandEnd, Screen};
 use crate::policies::FoundPolicies;
 use crate::policies::active::PolicyChanges;
 use crate::policies::swap::Swap;
-use crate::telemetry;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -76,7 +75,6 @@ struct Results(
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or there is no such policy.
 pub(crate) fn plan(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::quiet_panics();
     block_on(work(args, screen))?
 }
 

@@ -17,7 +17,6 @@ use crate::input;
 use crate::output::{CommandEnd, Screen};
 use crate::policies::PolicySource;
 use crate::policies::loading::Loading;
-use crate::telemetry;
 use anyhow::bail;
 use changes::RenderedChanges;
 use serde_json::Value;
@@ -48,7 +47,6 @@ pub(crate) struct Rendered {
 /// # Errors
 /// When the path, the policies or the engine cannot be used at all.
 pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::start_beside_output();
     let (changes, failed) = block_on(work(args, screen))??;
     let changed = if args.diff {
         difference::print(&changes, args.reveal, screen)

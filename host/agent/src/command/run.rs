@@ -34,7 +34,12 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all.
 pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::start(args.log_format, args.once);
+    let usual = if args.once {
+        telemetry::USUAL_ONCE
+    } else {
+        telemetry::USUAL
+    };
+    telemetry::start(args.log_format, usual);
     if args.log_format == LogFormat::Json {
         screen.notes_as_json();
     }

@@ -9,7 +9,6 @@ use crate::command::{block_on, explain, summary};
 use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{CommandEnd, Screen};
-use crate::telemetry;
 use anyhow::{Context as _, bail};
 use transom_api::status::{PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
@@ -81,7 +80,6 @@ impl Row {
 /// # Errors
 /// When a cluster, the policies or the engine cannot be used at all, or nothing is known of the primary.
 pub(crate) fn status(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::quiet_panics();
     block_on(work(args, screen))?
 }
 

@@ -6,7 +6,6 @@ use crate::args::{BenchArgs, OutputFormat};
 use crate::command::{engine, place};
 use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::cases::ask;
-use crate::telemetry;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -36,7 +35,6 @@ struct Measured {
 /// # Errors
 /// When the component cannot be read or loaded, or there is no case.
 pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    telemetry::start_beside_output();
     let place::ReadComponent {
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
