@@ -1,10 +1,48 @@
-//! What a user is told beside the results of a command: log lines.
+//! What a user is told beside the results of a command: errors of a case, flags that exclude each other, log lines.
 #![cfg(test)]
 
+use std::fs;
 use std::process::{Command, Output};
+
+fn transom(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    command.args(words).output().unwrap()
+}
 
 fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_case_with_a_misspelt_field_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("given.yaml");
+    let case = "apiVersion: transom.dev/v1alpha1\nkind: Case\nspec: {setings: {}}\n";
+    let two = case.replace("{setings: {}}", "{}");
+    for (text, wanted) in [
+        (case.to_owned(), "unknown field `setings`"),
+        (format!("{two}---\n{two}"), "it contains two cases"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let output = transom(&["render", path.to_str().unwrap()]);
+        let told = told(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(wanted), "{told}");
+    }
+    // A document beside the case is the folder's to report.
+    fs::write(&path, format!("{two}---\nkind: [\n")).unwrap();
+    let output = transom(&["render", path.to_str().unwrap()]);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("ManifestInvalid"), "{told}");
+}
+
+#[test]
+fn a_difference_has_one_form() {
+    let output = transom(&["render", "fleet", "--diff", "-o", "json"]);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("cannot be used with"), "{told}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(crate) struct RenderArgs {
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) reveal: Option<Reveal>,
     /// Show the difference from the existing objects.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     pub(crate) diff: bool,
     /// Exit with code 3 when something would change.
     #[arg(long)]

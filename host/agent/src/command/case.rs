@@ -97,6 +97,16 @@ impl CaseSpec {
     }
 }
 
+/// That a case cannot be used, and not only a document beside it.
+#[derive(Debug)]
+struct InvalidCase(String);
+
+impl fmt::Display for InvalidCase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl GivenFile {
     /// Reads a file.
     ///
@@ -120,11 +130,20 @@ impl GivenFile {
 
     /// Reads a regular file that holds a case. `None` when there is no such file, no case in it, or a document that
     /// cannot be read: then the directory reports errors document by document.
-    pub(crate) fn with_case(path: &Path) -> Option<Self> {
+    ///
+    /// # Errors
+    /// When the case itself cannot be used: to a directory it would be an object without a name.
+    pub(crate) fn with_case(path: &Path) -> anyhow::Result<Option<Self>> {
         // A large file is neither kept nor parsed only to find no case in it.
-        let may_hold_one = input::holds(File::open(path).ok()?, b"Case").ok()?;
-        let given = may_hold_one.then(|| Self::read(path).ok()).flatten();
-        given.filter(|given| given.case.is_some())
+        let holds = File::open(path).and_then(|file| input::holds(file, b"Case"));
+        if !holds.unwrap_or(false) {
+            return Ok(None);
+        }
+        match Self::read(path) {
+            Ok(given) => Ok(Some(given).filter(|given| given.case.is_some())),
+            Err(error) if error.is::<InvalidCase>() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Takes the objects from the bytes of a file.
@@ -141,10 +160,11 @@ impl GivenFile {
                     continue;
                 }
                 let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
-                let case = serde_json::from_value(spec)
-                    .with_context(|| format!("failed to read the case in `{path}`"))?;
+                let failed = || InvalidCase(format!("failed to read the case in `{path}`"));
+                let case = serde_json::from_value(spec).with_context(failed)?;
                 if given.case.replace(case).is_some() {
-                    bail!("failed to read `{path}`: it contains two cases");
+                    let two = format!("failed to read `{path}`: it contains two cases");
+                    return Err(anyhow::Error::msg(InvalidCase(two)));
                 }
             }
         }

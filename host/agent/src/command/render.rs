@@ -113,7 +113,7 @@ fn given(paths: &[PathBuf]) -> anyhow::Result<(&Path, Option<GivenFile>)> {
         // A pipe can be read only once.
         let given = match fs::metadata(path) {
             Ok(found) if !found.is_file() && !found.is_dir() => Some(GivenFile::read(path)?),
-            _ => GivenFile::with_case(path),
+            _ => GivenFile::with_case(path)?,
         };
         return Ok((path, given));
     }
