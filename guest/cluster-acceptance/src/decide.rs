@@ -4,6 +4,7 @@ use crate::ClusterAcceptance;
 use crate::settings::{Rule, Settings};
 use transom_guest::kinds::{CLUSTER_ROLE, ManagedCluster, Metadata};
 use transom_guest::objects::{Answer, Input, Need, Objects, Requirement, Value, found};
+use transom_guest::patterns::{all_fit, fits};
 use transom_guest::time::format_rfc3339;
 use transom_guest::{Context, Failure, Primary, make};
 
@@ -67,7 +68,7 @@ fn is_to_be_accepted(
     let (name, metadata) = (&primary.reference.name, &cluster.metadata);
     let known = metadata.annotations.contains_key(ACCEPTED_ON) || is_denied(cluster);
     let mut rules = context.settings.rules.iter();
-    !primary.deleting && !known && rules.any(|rule| fits(rule, name, metadata))
+    !primary.deleting && !known && rules.any(|rule| is_meant(rule, name, metadata))
 }
 
 /// Whether somebody decided about a cluster and does not accept it: nobody gives one the condition before it is
@@ -78,25 +79,9 @@ fn is_denied(cluster: &ManagedCluster) -> bool {
 
 /// Whether a cluster has a name, a creator and every label that a rule wants; what a rule leaves out fits every
 /// cluster.
-fn fits(rule: &Rule, name: &str, metadata: &Metadata) -> bool {
-    let created_via = metadata.annotations.get(CREATED_VIA);
-    let any = |wanted: &[String], value: Option<&String>| {
-        value.is_some_and(|value| wanted.iter().any(|one| matches(one, value)))
-    };
-    (rule.names.is_empty() || rule.names.iter().any(|one| matches(one, name)))
-        && (rule.created_via.is_empty() || any(&rule.created_via, created_via))
-        && rule
-            .labels
-            .iter()
-            .all(|(key, wanted)| any(wanted, metadata.labels.get(key)))
-}
-
-/// Whether a text is what a pattern says; the one star of a pattern stands for any text.
-fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((start, end)) => text
-            .strip_prefix(start)
-            .is_some_and(|rest| rest.ends_with(end)),
-    }
+fn is_meant(rule: &Rule, name: &str, metadata: &Metadata) -> bool {
+    let via = metadata.annotations.get(CREATED_VIA);
+    (rule.names.is_empty() || fits(&rule.names, name))
+        && (rule.created_via.is_empty() || via.is_some_and(|via| fits(&rule.created_via, via)))
+        && all_fit(&rule.labels, &metadata.labels)
 }

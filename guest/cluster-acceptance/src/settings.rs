@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::Problem;
+use transom_guest::patterns::{fault, fault_of_keys};
 
 /// The rules. Without one, no cluster is accepted.
 #[derive(Debug, Default, Deserialize)]
@@ -39,20 +40,14 @@ impl Settings {
                     "has no condition; `names: [\"*\"]` accepts every cluster",
                 );
             }
-            if rule.labels.values().any(Vec::is_empty) {
-                refuse(
-                    ".labels",
-                    "has a key without values, which no cluster could have",
-                );
-            }
-            let texts = [
-                (".names", rule.names.iter().collect::<Vec<_>>()),
-                (".createdVia", rule.created_via.iter().collect()),
-                (".labels", rule.labels.values().flatten().collect()),
+            let faults = [
+                (".names", fault(&rule.names)),
+                (".createdVia", fault(&rule.created_via)),
+                (".labels", fault_of_keys(&rule.labels)),
             ];
-            for (name, texts) in texts {
-                if texts.iter().any(|text| text.matches('*').count() > 1) {
-                    refuse(name, "has a pattern with more than one star");
+            for (name, fault) in faults {
+                if let Some(why) = fault {
+                    refuse(name, why);
                 }
             }
         }

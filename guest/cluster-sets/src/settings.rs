@@ -4,6 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::Problem;
 use transom_guest::kinds::{SET_LABEL, is_label_value};
+use transom_guest::patterns::fault_of_keys;
 
 /// The rules. Without one, no cluster is changed.
 #[derive(Debug, Default, Deserialize)]
@@ -19,14 +20,15 @@ pub struct Settings {
 pub struct Rule {
     /// The set; `None` puts the clusters into no set.
     pub set: Option<String>,
-    /// Labels that a cluster must have, each with one of these values; `*` is any value.
+    /// Labels that a cluster must have, each with one of these values; `*` stands for any text.
     pub labels: BTreeMap<String, Vec<String>>,
     /// Cluster claims that it must have, likewise.
     pub claims: BTreeMap<String, Vec<String>>,
 }
 
 impl Settings {
-    /// Refuses sets that are no value of a label, conditions without a value, and a rule about the label that it sets.
+    /// Refuses sets that are no value of a label, keys without a value, patterns with several stars, and a rule about
+    /// the label that it sets.
     pub(crate) fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
@@ -36,10 +38,8 @@ impl Settings {
                 problems.push(Problem::in_settings(&field("set"), why));
             }
             for (name, wanted) in [("labels", &rule.labels), ("claims", &rule.claims)] {
-                if wanted.values().any(Vec::is_empty) {
-                    let why = "has a key without values, which no cluster could have";
-                    problems.push(Problem::in_settings(&field(name), why));
-                }
+                let fault = fault_of_keys(wanted);
+                problems.extend(fault.map(|why| Problem::in_settings(&field(name), why)));
             }
             if rule.labels.contains_key(SET_LABEL) {
                 let why = "depends on the label that the rule sets";
