@@ -3,7 +3,7 @@
 use crate::Settings;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use transom_guest::kinds::{Metadata, Said};
+use transom_guest::kinds::{ManagedCluster, ManagedClusterStatus, Said};
 use transom_guest::objects::{Answer, Condition, Desired, Input, Need, Requirement, Value, found};
 use transom_guest::{Context, ObjectRef, Primary, Problem};
 
@@ -27,30 +27,17 @@ const AT_A_TIME: usize = 63;
 /// When it is asked for the next ones at the latest, in seconds.
 const NEXT_SECONDS: i64 = 60;
 
-/// What is read of a ManagedCluster, or of an add-on.
+/// Why a cluster is unreachable, if it is.
+fn unreachable(cluster: &ManagedCluster) -> Option<&Said> {
+    let available = cluster.condition(CLUSTER_AVAILABLE);
+    available.filter(|one| one.status == "Unknown")
+}
+
+/// What is read of an add-on: it says its conditions in the same place as a cluster.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Read {
-    metadata: Metadata,
-    status: Status,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    conditions: Vec<Said>,
-}
-
-impl Read {
-    fn condition(&self, kind: &str) -> Option<&Said> {
-        Said::find(&self.status.conditions, kind)
-    }
-
-    /// Why the cluster is unreachable, if it is.
-    fn unreachable(&self) -> Option<&Said> {
-        let available = self.condition(CLUSTER_AVAILABLE);
-        available.filter(|one| one.status == "Unknown")
-    }
+    status: ManagedClusterStatus,
 }
 
 /// An add-on of the cluster.
@@ -60,6 +47,10 @@ struct AddOn {
 }
 
 impl AddOn {
+    fn available(&self) -> Option<&Said> {
+        Said::find(&self.read.status.conditions, AVAILABLE)
+    }
+
     fn reference(&self, primary: &Primary) -> ObjectRef {
         ObjectRef {
             name: self.name.clone(),
@@ -73,7 +64,7 @@ impl AddOn {
             (&one.status, &one.reason, &one.message)
                 == (&cluster.status, &cluster.reason, &cluster.message)
         };
-        self.read.condition(AVAILABLE).is_some_and(says)
+        self.available().is_some_and(says)
     }
 }
 
@@ -100,10 +91,10 @@ fn addons(inputs: &[Input]) -> Result<Vec<AddOn>, Problem> {
 
 /// The first of the add-ons that do not say yet that the cluster is unreachable.
 fn wrong<'a>(
-    cluster: &'a Read,
+    cluster: &'a ManagedCluster,
     addons: &'a [AddOn],
 ) -> impl Iterator<Item = (&'a AddOn, &'a Said)> {
-    let pair = |addon| Some((addon, cluster.unreachable()?));
+    let pair = |addon| Some((addon, unreachable(cluster)?));
     let all = addons.iter().filter_map(pair);
     all.filter(|(addon, unreachable)| !addon.says(unreachable))
 }
@@ -124,7 +115,7 @@ pub(crate) fn reconcile(
     primary: &Primary,
     inputs: &[Input],
 ) -> Result<Answer, Problem> {
-    let (cluster, addons): (Read, _) = (primary.read()?, addons(inputs)?);
+    let (cluster, addons): (ManagedCluster, _) = (primary.read()?, addons(inputs)?);
     let mut answer = Answer::default();
     let is_known = cluster.condition(CLUSTER_AVAILABLE).is_some();
     if context.settings.labels && !primary.deleting && is_known {
@@ -153,7 +144,7 @@ pub(crate) fn reconcile(
 }
 
 /// The labels of the cluster that are about add-ons; null for one that is to go.
-fn labels(cluster: &Read, addons: &[AddOn]) -> Map<String, Json> {
+fn labels(cluster: &ManagedCluster, addons: &[AddOn]) -> Map<String, Json> {
     let here = cluster.metadata.labels.keys();
     let here = here.filter(|key| key.starts_with(FEATURE));
     let mut labels: Map<String, Json> = here.map(|key| (key.clone(), Json::Null)).collect();
@@ -163,8 +154,8 @@ fn labels(cluster: &Read, addons: &[AddOn]) -> Map<String, Json> {
         if name.len() > MAX_NAME {
             continue;
         }
-        let available = addon.read.condition(AVAILABLE);
-        let said = available.filter(|_| cluster.unreachable().is_none());
+        let available = addon.available();
+        let said = available.filter(|_| unreachable(cluster).is_none());
         let value = match said.map(|one| one.status.as_str()) {
             Some("True") => "available",
             Some("False") => "unhealthy",

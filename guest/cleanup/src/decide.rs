@@ -5,8 +5,7 @@ use crate::gone;
 use crate::reasons::{NOTHING, REMAINING};
 use crate::settings::{Kind, Settings};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use std::collections::BTreeMap;
+use transom_guest::kinds::Metadata;
 use transom_guest::objects::{
     Answer, Condition, Desired, Input, Member, Need, Requirement, Value, found,
 };
@@ -23,19 +22,11 @@ const NAMED: usize = 3;
 /// The most objects that a wait names.
 const AWAITED: usize = 16;
 
-/// What is read of an object.
+/// What is read of an object, also of a namespace.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Fields {
-    metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    annotations: BTreeMap<String, String>,
-    deletion_timestamp: Option<String>,
-    finalizers: Vec<IgnoredAny>,
+pub(crate) struct Fields {
+    pub(crate) metadata: Metadata,
 }
 
 /// An object that is left.

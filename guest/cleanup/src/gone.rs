@@ -1,11 +1,10 @@
 //! Decides what becomes of add-ons and works whose ManagedCluster is not there any more. The primary is the namespace
 //! of that cluster. Pure functions.
 
-use crate::decide::Remaining;
+use crate::decide::{Fields, Remaining};
 use crate::reasons::CLUSTER_GONE;
 use crate::settings::Settings;
-use serde::Deserialize;
-use transom_guest::kinds::{MANAGED_CLUSTER, Metadata, NAMESPACE};
+use transom_guest::kinds::{MANAGED_CLUSTER, NAMESPACE};
 use transom_guest::objects::{Answer, Input, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, Primary, Problem};
 
@@ -20,13 +19,6 @@ const TRIED: [&str; 3] = ["WriteConflict", "LimitReached", "WriteBudgetExceeded"
 /// The label of the namespace of a cluster, with the name of the cluster.
 const LABEL: &str = "open-cluster-management.io/cluster-name";
 
-/// What is read of a namespace.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Namespace {
-    metadata: Metadata,
-}
-
 /// Whether the primary is a namespace instead of a cluster.
 pub(crate) fn is_about(primary: &Primary) -> bool {
     primary.reference.kind == NAMESPACE.kind
@@ -34,7 +26,7 @@ pub(crate) fn is_about(primary: &Primary) -> bool {
 
 /// Whether the namespace belongs to the cluster of its name, and what is in it is not going anyway.
 fn is_of_cluster(primary: &Primary) -> Result<bool, Problem> {
-    let namespace: Namespace = primary.read()?;
+    let namespace: Fields = primary.read()?;
     let of = namespace.metadata.labels.get(LABEL);
     Ok(of == Some(&primary.reference.name) && !primary.deleting)
 }

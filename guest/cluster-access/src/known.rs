@@ -3,8 +3,8 @@
 use crate::decide::{BINDING, Decided, NAMESPACED, ROLE, WORKS};
 use crate::objects::LABEL;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use transom_guest::Problem;
+use transom_guest::kinds::Metadata;
 use transom_guest::objects::{Input, Value, found};
 
 /// What was found.
@@ -24,14 +24,6 @@ pub(crate) struct Known {
 #[serde(default)]
 pub(crate) struct There {
     metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    labels: BTreeMap<String, String>,
-    deletion_timestamp: Option<String>,
-    finalizers: Vec<String>,
 }
 
 /// What keeps the binding of a work agent until the agent has cleaned up.

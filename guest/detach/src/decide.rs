@@ -5,8 +5,7 @@ use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS, S
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use transom_guest::kinds::HOSTED_CLUSTER;
+use transom_guest::kinds::{HOSTED_CLUSTER, Metadata};
 use transom_guest::naming::{IMPORTED, hosting_cluster, is_label};
 use transom_guest::objects::{Answer, Input, Member, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
@@ -23,13 +22,6 @@ pub(crate) const OTHERS: &str = "hosted";
 #[serde(default)]
 struct There {
     metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Metadata {
-    annotations: BTreeMap<String, String>,
-    deletion_timestamp: Option<String>,
 }
 
 /// The primary that an object was made for, as its stamp has it.

@@ -113,12 +113,16 @@ impl Kind {
 
 /// What a guest reads of the metadata of an object; what it does not declare is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
+    /// Since when it is being deleted.
+    pub deletion_timestamp: Option<String>,
+    /// What keeps it while it is being deleted.
+    pub finalizers: Vec<String>,
 }
 
 /// What a guest reads of a condition.
