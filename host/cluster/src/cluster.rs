@@ -114,13 +114,14 @@ pub trait Cluster: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
 
     /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none,
-    /// whose labels are selected. For actions that cannot be undone, because a watch may lag. Empty when the kind is
+    /// whose labels are selected; keeps those that are wanted. For actions that cannot be undone, because a watch may lag. Empty when the kind is
     /// not served. A directory answers from what it keeps, and fails while a file cannot be read or several files
     /// define an object of the scope.
     fn list_metadata<'a>(
         &'a self,
         place: &'a ObjectRef,
         labels: &'a Selector,
+        wanted: &'a (dyn Fn(&Object) -> bool + Sync),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
 
     /// A place that cannot be read now, where an object that was not found may be. Always `None` for an API server,

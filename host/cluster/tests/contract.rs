@@ -165,7 +165,7 @@ async fn reads(side: &mut Side) -> Result<()> {
         (a.clone(), Selector::default(), &["a"]),
         (absent.clone(), Selector::default(), &[]),
     ] {
-        let listed = cluster.list_metadata(&place, &labels).await;
+        let listed = cluster.list_metadata(&place, &labels, &|_| true).await;
         let listed = listed.map_err(|failure| format!("{failure:?}"));
         let names = listed.map(|all| all.into_iter().map(|one| one.reference).collect());
         same(
@@ -173,6 +173,10 @@ async fn reads(side: &mut Side) -> Result<()> {
             Ok(there.iter().map(|name| map_ref(name)).collect::<Vec<_>>()),
         )?;
     }
+    let (place, every) = (map_ref(""), Selector::default());
+    let list = cluster.list_metadata(&place, &every, &|one| one.reference.name == "b");
+    let wanted = list.await.map(|all| all.len());
+    same(wanted.map_err(|failure| format!("{failure:?}")), Ok(1))?;
     ensure!(cluster.weigh(&a) > Some(0), "a has a size");
     same(cluster.weigh(&absent), Some(0))
 }

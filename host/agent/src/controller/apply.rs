@@ -80,9 +80,10 @@ impl Controller {
         for set in &touched.shown_sets {
             let question = set.question();
             let (place, labels) = (&question.place, &question.labels);
-            let now = self.connections.list_metadata(place, labels).await?;
-            if let Some(object) = set.missed(&now) {
-                return Err(unseen(object));
+            let missed = |object: &Object| set.missed(object);
+            let list = self.connections.list_metadata(place, labels, &missed);
+            if let Some(object) = list.await?.first() {
+                return Err(unseen(&object.reference));
             }
         }
         let every = Selector::default();
@@ -90,8 +91,8 @@ impl Controller {
             // Waits for a watch that is being listed, which may have lagged before. What no watch covers is requested.
             let mut is_there = self.connections.read(object).await?.is_some();
             if !is_there && self.connections.weigh(object).is_some() {
-                let now = self.connections.list_metadata(object, &every).await?;
-                is_there = !now.is_empty();
+                let list = self.connections.list_metadata(object, &every, &|_| true);
+                is_there = !list.await?.is_empty();
             }
             if is_there {
                 return Err(unseen(object));

@@ -81,9 +81,9 @@ impl Controller {
         }
         let every = Selector::default();
         for place in watches::places_of_primaries(policy) {
-            let there = self.connections.list_metadata(&place, &every).await?;
-            let there = there.into_iter();
-            left.extend(there.filter(|object| finalizer::is_left_on(policy, object)));
+            let is_left = |object: &Object| finalizer::is_left_on(policy, object);
+            let list = self.connections.list_metadata(&place, &every, &is_left);
+            left.extend(list.await?);
         }
         Ok(left)
     }

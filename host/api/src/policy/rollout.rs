@@ -14,7 +14,7 @@ pub struct RolloutSpec {
     /// When the candidate becomes active.
     #[serde(default)]
     pub mode: ModeSpec,
-    /// How many revisions are kept for a rollback, 2 to 50.
+    /// How many revisions are kept for a rollback, 2 to 50; fewer when more than 1 MiB of manifests would be kept.
     #[serde(default = "default_history")]
     pub history: u32,
     /// When a revision that has become active is taken back.

@@ -173,6 +173,7 @@ impl Cluster for Directory {
         &'a self,
         place: &'a ObjectRef,
         labels: &'a Selector,
+        wanted: &'a (dyn Fn(&Object) -> bool + Sync),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
         async move {
             let name = Some(place.name.clone()).filter(|name| !name.is_empty());
@@ -185,7 +186,8 @@ impl Cluster for Directory {
             for one in Directory::list(self, &place.api_version, kind, namespace) {
                 if place.name.is_empty() || place.name == one.name {
                     let object = self.shared.read_kept(&one)?;
-                    there.extend(object.filter(|object| labels.matches(object)));
+                    let object = object.filter(|object| labels.matches(object) && wanted(object));
+                    there.extend(object);
                 }
             }
             Ok(there)

@@ -3,13 +3,14 @@
 
 use super::cause::{Backoff, LONGEST, NextAttempt, RequestFailure, SHORT, watch_seconds};
 use super::counts::{Purpose, RequestVerb};
-use super::decode::{self, Identity, Page, WatchLine};
+use super::decode::{self, Identity, WatchLine};
 use super::shared::SharedConnection;
 use super::store::Item;
 use super::stream::{self, RequestedPart, WatchLines};
 use futures::io::AsyncBufRead;
 use kube::api::{ListParams, WatchParams};
 use kube::core::Status;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use tokio::time::Instant;
 use transom_api::KnownReason;
@@ -144,16 +145,12 @@ impl Follow {
             None => self.list(&path, &mut progress.page).await?,
         };
         progress.position = Some(from.clone());
-        self.counted(RequestVerb::Watch);
+        self.shared.counts.add(RequestVerb::Watch, Purpose::Work);
         let from = (self.part(), from.as_str());
         let mut lines = stream::watch(client, &path, &self.params(), from).await?;
         progress.since = Some(Instant::now());
         self.shared.heard(self.number);
         self.read(&mut lines, progress).await
-    }
-
-    fn counted(&self, verb: RequestVerb) {
-        self.shared.counts.add(verb, Purpose::Work);
     }
 
     fn part(&self) -> RequestedPart {
@@ -193,55 +190,30 @@ impl Follow {
         path: &str,
         next_size: &mut Option<u32>,
     ) -> Result<String, RequestFailure> {
-        let labels = self.labels();
         let mut params = ListParams {
-            label_selector: labels,
+            label_selector: self.labels(),
             field_selector: self.fields(),
             limit: Some(next_size.unwrap_or(PAGE)),
             ..ListParams::default()
         };
         self.shared.begin(self.number);
-        loop {
-            self.counted(RequestVerb::List);
+        let take = |item: &RawValue| {
+            let read = decode::object(item.get(), &self.shared.name, &self.scope, &self.keep)?;
+            self.put(read.item);
+            Ok(())
+        };
+        let listed = self.shared.pages(path, &mut params, self.part(), take);
+        let version = listed.await.map_err(|cause| {
             // A list that fails after its first page has gaps: it is made anew before its failure is reported.
-            let begun = params.continue_token.is_some();
-            let later = |cause: RequestFailure| {
-                if begun && !cause.is_refusal() {
-                    cause.in_stream()
-                } else {
-                    cause
-                }
-            };
-            let bytes = match stream::page(&self.shared.client, path, &params, self.part())
-                .await
-                .map_err(later)?
-            {
-                Ok(bytes) => bytes,
-                Err(unfit) => {
-                    // Retry with smaller pages. A page of one object cannot be made smaller.
-                    let limit = params
-                        .limit
-                        .filter(|limit| *limit > 1)
-                        .ok_or_else(|| later(unfit.cause()))?;
-                    params.limit = Some((limit / 8).max(1));
-                    continue;
-                }
-            };
-            let page: Page<'_> =
-                serde_json::from_slice(&bytes).map_err(|_| RequestFailure::malformed())?;
-            for item in page.items.iter().flatten() {
-                let read = decode::object(item.get(), &self.shared.name, &self.scope, &self.keep)?;
-                self.put(read.item);
+            match params.continue_token.is_some() && !cause.is_refusal() {
+                true => cause.in_stream(),
+                false => cause,
             }
-            if page.metadata.next.is_empty() {
-                let version = page.metadata.resource_version;
-                self.listed(&version)?;
-                // The server may have been slow for a while only: each list tries larger pages again.
-                *next_size = params.limit.map(|limit| (limit * 2).min(PAGE));
-                return Ok(version);
-            }
-            params.continue_token = Some(page.metadata.next);
-        }
+        })?;
+        self.listed(&version)?;
+        // The server may have been slow for a while only: each list tries larger pages again.
+        *next_size = params.limit.map(|limit| (limit * 2).min(PAGE));
+        Ok(version)
     }
 
     /// Reads a stream to its end.

@@ -3,7 +3,7 @@
 use super::cause::{NextAttempt, RequestFailure};
 use super::counts::{Purpose, RequestVerb};
 use super::decode::{self, Page};
-use super::follow;
+use super::follow::PAGE;
 use super::resources::Unresolved;
 use super::shared::{SharedConnection, failure};
 use super::stream::{ANSWER, Fetched, RequestedPart, UnfitAnswer, get, page};
@@ -90,24 +90,65 @@ impl SharedConnection {
             return Ok(None);
         }
         let params = ListParams::default().fields(&format!("metadata.name={}", reference.name));
-        let bytes = self.list(reference, &params).await?;
-        let page = objects(&bytes, reference)?;
-        let item = page.items.iter().flatten().next();
-        item.map(|item| decoded(item.get(), reference)).transpose()
+        let mut found = None;
+        let take = |item: &RawValue| {
+            found.get_or_insert_with(|| decoded(item.get(), reference));
+            Ok(())
+        };
+        let listed = self.list(reference, params, RequestedPart::Whole, take);
+        let listed = listed.await;
+        listed.map_err(|cause| failure(reference, &cause.into()))?;
+        found.transpose()
     }
 
-    /// The answer to a LIST.
-    async fn list(&self, like: &ObjectRef, params: &ListParams) -> Result<Vec<u8>, ReadFailure> {
-        let fail = |cause: RequestFailure| failure(like, &cause.into());
-        let path = self.path_of(like).await.map_err(fail)?;
-        self.counts.add(RequestVerb::List, Purpose::Work);
-        let answer = page(&self.client, &path, params, RequestedPart::Whole).await;
-        let answer = answer.map_err(|cause| {
+    /// Requests a list, page by page if `params` have a limit, and smaller pages after one that is too large or too
+    /// slow. Returns the version of the list. After a failure, `params` say how far it came.
+    pub(super) async fn pages(
+        &self,
+        path: &str,
+        params: &mut ListParams,
+        part: RequestedPart,
+        mut take: impl FnMut(&RawValue) -> Result<(), RequestFailure>,
+    ) -> Result<String, RequestFailure> {
+        loop {
+            self.counts.add(RequestVerb::List, Purpose::Work);
+            let bytes = match page(&self.client, path, params, part).await? {
+                Ok(bytes) => bytes,
+                Err(unfit) => {
+                    // Neither a page of one object nor a list of one name can be made smaller.
+                    let limit = params.limit.filter(|limit| *limit > 1);
+                    let limit = limit.ok_or_else(|| unfit.cause())?;
+                    params.limit = Some((limit / 8).max(1));
+                    continue;
+                }
+            };
+            let page: Page<'_> =
+                serde_json::from_slice(&bytes).map_err(|_| RequestFailure::malformed())?;
+            for item in page.items.iter().flatten() {
+                take(item)?;
+            }
+            if page.metadata.next.is_empty() {
+                return Ok(page.metadata.resource_version);
+            }
+            params.continue_token = Some(page.metadata.next);
+        }
+    }
+
+    /// The same for the objects of the kind and namespace of `like`.
+    async fn list(
+        &self,
+        like: &ObjectRef,
+        mut params: ListParams,
+        part: RequestedPart,
+        take: impl FnMut(&RawValue) -> Result<(), RequestFailure>,
+    ) -> Result<(), RequestFailure> {
+        let path = self.path_of(like).await?;
+        let listed = self.pages(&path, &mut params, part, take).await;
+        if listed.is_err() {
             // The kind may have been removed since its path was resolved.
             self.forget(like);
-            fail(cause)
-        })?;
-        answer.map_err(|unfit| fail(unfit.cause()))
+        }
+        listed.map(drop)
     }
 
     /// Requests the objects of a kind in a namespace that have a label.
@@ -116,13 +157,11 @@ impl SharedConnection {
         like: &ObjectRef,
         label: Option<(&str, &str)>,
     ) -> Result<Vec<Object>, ReadFailure> {
-        let params = match label {
-            Some((label, value)) => ListParams::default().labels(&format!("{label}={value}")),
-            None => ListParams::default(),
+        let params = ListParams {
+            label_selector: label.map(|(label, value)| format!("{label}={value}")),
+            limit: Some(PAGE),
+            ..ListParams::default()
         };
-        let bytes = self.list(like, &params).await?;
-        let page = objects(&bytes, like)?;
-        let items = page.items.iter().flatten();
         let object = |item: &RawValue| {
             let named: Value = serde_json::from_str(item.get()).ok()?;
             let name = named.pointer("/metadata/name")?.as_str()?;
@@ -132,53 +171,42 @@ impl SharedConnection {
             };
             decoded(item.get(), &reference).ok()
         };
-        Ok(items.filter_map(|item| object(item)).collect())
+        let mut objects = Vec::new();
+        let take = |item: &RawValue| {
+            objects.extend(object(item));
+            Ok(())
+        };
+        let listed = self.list(like, params, RequestedPart::Whole, take).await;
+        listed.map_err(|cause| failure(like, &cause.into()))?;
+        Ok(objects)
     }
 
-    /// Requests the metadata of one object, or of all of a kind and namespace, whose labels are selected.
+    /// Requests the metadata of one object, or of all of a kind and namespace, whose labels are selected; keeps those
+    /// that are wanted.
     pub(super) async fn list_metadata(
         &self,
         place: &ObjectRef,
         labels: &Selector,
+        wanted: &(dyn Fn(&Object) -> bool + Sync),
     ) -> Result<Vec<Object>, ReadFailure> {
-        match self.metadata_of(place, labels).await {
-            Err(cause) if cause.is_missing() => Ok(Vec::new()),
-            Err(cause) => {
-                // The kind may have been removed since its path was resolved.
-                self.forget(place);
-                Err(failure(place, &cause.into()))
-            }
-            Ok(objects) => Ok(objects),
-        }
-    }
-
-    async fn metadata_of(
-        &self,
-        place: &ObjectRef,
-        labels: &Selector,
-    ) -> Result<Vec<Object>, RequestFailure> {
-        let path = self.path_of(place).await?;
         let name = (!place.name.is_empty()).then(|| format!("metadata.name={}", place.name));
-        let mut params = ListParams {
+        let params = ListParams {
             label_selector: (!labels.is_empty()).then(|| labels.to_string()),
+            limit: name.is_none().then_some(PAGE),
             field_selector: name,
-            limit: Some(follow::PAGE),
             ..ListParams::default()
         };
         let mut objects = Vec::new();
-        loop {
-            self.counts.add(RequestVerb::List, Purpose::Work);
-            let answer = page(&self.client, &path, &params, RequestedPart::Metadata).await?;
-            let bytes = answer.map_err(UnfitAnswer::cause)?;
-            let page: Page<'_> =
-                serde_json::from_slice(&bytes).map_err(|_| RequestFailure::malformed())?;
-            for item in page.items.iter().flatten() {
-                objects.push(decode::metadata(item.get(), place)?);
-            }
-            if page.metadata.next.is_empty() {
-                return Ok(objects);
-            }
-            params.continue_token = Some(page.metadata.next);
+        let take = |item: &RawValue| {
+            let object = decode::metadata(item.get(), place)?;
+            objects.extend(Some(object).filter(wanted));
+            Ok(())
+        };
+        let listed = self.list(place, params, RequestedPart::Metadata, take);
+        match listed.await {
+            Err(cause) if cause.is_missing() => Ok(Vec::new()),
+            Err(cause) => Err(failure(place, &cause.into())),
+            Ok(()) => Ok(objects),
         }
     }
 
@@ -201,11 +229,6 @@ impl SharedConnection {
     fn forget(&self, object: &ObjectRef) {
         self.resources.forget(&object.api_version, &object.kind);
     }
-}
-
-/// The objects in the answer to a LIST.
-fn objects<'a>(bytes: &'a [u8], like: &ObjectRef) -> Result<Page<'a>, ReadFailure> {
-    serde_json::from_slice(bytes).map_err(|_| failure(like, &RequestFailure::malformed().into()))
 }
 
 /// The object in an answer.

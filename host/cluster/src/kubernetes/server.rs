@@ -231,8 +231,10 @@ impl Cluster for Server {
         &'a self,
         place: &'a ObjectRef,
         labels: &'a Selector,
+        wanted: &'a (dyn Fn(&Object) -> bool + Sync),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>> {
-        self.kubernetes.shared.list_metadata(place, labels).boxed()
+        let shared = &self.kubernetes.shared;
+        shared.list_metadata(place, labels, wanted).boxed()
     }
 
     fn unread(&self, _object: &ObjectRef) -> Option<String> {

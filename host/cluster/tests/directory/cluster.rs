@@ -84,7 +84,7 @@ fn what_several_files_define_is_missing_from_no_list() {
     let listed = |name: &str| {
         let (cluster, place): (&dyn Cluster, _) = (&directory, place(name));
         let every = Selector::default();
-        let listed = cluster.list_metadata(&place, &every);
+        let listed = cluster.list_metadata(&place, &every, &|_| true);
         listed.now_or_never().unwrap()
     };
     let failure = directory.complete(&Scope::of(&place(""))).unwrap_err();

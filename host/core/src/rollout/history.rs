@@ -20,6 +20,8 @@ pub const OBJECT_API_VERSION: &str = "apps/v1";
 pub const OBJECT_KIND: &str = "ControllerRevision";
 /// Maximum length of a message that is kept, in bytes.
 const MESSAGE: usize = 1024;
+/// How much of the manifests of earlier revisions is kept, in bytes of JSON: an agent reads all of them at its start.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// The digest of a revision.
 pub(super) fn id(identity: &Digest, decide: &str, trigger: Option<&str>) -> Digest {
@@ -186,8 +188,8 @@ impl History {
         surplus.map(forget).collect()
     }
 
-    /// The steps that make room for a record: the oldest beyond `keep` go, of those that are barred or of the others.
-    /// The active one is the latest that is not barred, so it stays however many are barred.
+    /// The steps that make room for a record: of those that are barred or of the others, the oldest beyond `keep` or
+    /// [`KEPT_BYTES`] go. The one before the record stays, whatever its size. The active one is the latest that is not barred, so it stays however many are barred.
     fn surplus(
         &self,
         record: &RevisionRecord,
@@ -198,9 +200,13 @@ impl History {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
         let others = self.records.iter();
         let others = others.filter(|one| one.id != record.id && one.barred.is_some() == barred);
-        others
-            .skip(keep - 1)
-            .map(|one| one.delete(place.namespace, "the history is full"))
+        let mut bytes = 0;
+        let surplus = others.enumerate().filter(|(at, one)| {
+            bytes += json!(&*one.spec).to_string().len();
+            *at >= keep - 1 || (*at > 0 && bytes > KEPT_BYTES)
+        });
+        surplus
+            .map(|(_, one)| one.delete(place.namespace, "the history is full"))
             .collect()
     }
 
@@ -275,8 +281,12 @@ mod tests {
     };
 
     fn record(settings: i64) -> RevisionRecord {
+        record_of(json!({"n": settings}))
+    }
+
+    fn record_of(settings: Value) -> RevisionRecord {
         let mut manifest = kubeconfig_manifest();
-        manifest["spec"]["guests"]["decide"]["settings"] = json!({"n": settings});
+        manifest["spec"]["guests"]["decide"]["settings"] = settings;
         let spec = manifest::parse(&manifest).unwrap().spec;
         let (decide, trigger) = ("sha256:1".to_owned(), Some("sha256:2".to_owned()));
         RevisionRecord {
@@ -453,6 +463,21 @@ mod tests {
             .map(|one| one.id)
             .collect();
         assert_eq!(kept, [record(4).id, record(1).id]);
+    }
+
+    #[test]
+    fn large_revisions_push_out_older_ones_but_not_the_one_before() {
+        let mut objects = Vec::new();
+        let mut kept = |text: usize| {
+            let new = record_of(json!({"text": "x".repeat(text)}));
+            let steps = History::of("external", &objects).activate(&new, PLACE, 10);
+            apply(&mut objects, steps);
+            History::of("external", &objects).records().len()
+        };
+        let third = KEPT_BYTES / 3;
+        assert_eq!([1, third, third + 1].map(&mut kept), [1, 2, 3]);
+        assert_eq!([third + 2, third + 3].map(&mut kept), [4, 3], "of three");
+        assert_eq!([KEPT_BYTES, KEPT_BYTES + 1].map(&mut kept), [3, 2]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Connections {
     }
 
     /// The metadata of an object, or of all of its kind and namespace if `place` has no name, as the cluster has it
-    /// now, whatever the cache says. Nothing when the kind is not served.
+    /// now, whatever the cache says; those that are wanted. Nothing when the kind is not served.
     ///
     /// # Errors
     /// When the request fails, with the reason.
@@ -59,8 +59,9 @@ impl Connections {
         &self,
         place: &ObjectRef,
         labels: &Selector,
+        wanted: &(dyn Fn(&Object) -> bool + Sync),
     ) -> Result<Vec<Object>, Failure> {
-        let list = self.cluster(place)?.list_metadata(place, labels);
+        let list = self.cluster(place)?.list_metadata(place, labels, wanted);
         list.await.map_err(unread(place))
     }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tower::service_fn;
+use transom_core::object::Object;
 use transom_core::observation::Observation;
+use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
 
@@ -221,6 +223,29 @@ async fn pages_grow_again_after_a_slow_list() {
         assert!(format!("{uri}&").contains(size), "{lists:?}");
     }
     assert!(lists.len() > sizes.len(), "{lists:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_too_large_for_one_answer_are_listed_in_smaller_pages() {
+    let map = |name: &str, next: &str| {
+        let metadata = json!({"name": name, "namespace": "n", "resourceVersion": "4"});
+        let items = json!([{"metadata": metadata, "data": {}}]);
+        json!({"metadata": {"resourceVersion": "5", "continue": next}, "items": items}).to_string()
+    };
+    let scene = Scene::new(move |uri| match uri {
+        _ if is_watch(uri) => vec![(HOUR, String::new())],
+        _ if uri.contains("limit=500") => vec![(0, " ".repeat(20 << 20))],
+        _ if uri.contains("continue=") => vec![(0, map("b", ""))],
+        _ => vec![(0, map("a", "more"))],
+    });
+    let like = ObjectRef::local("v1", "ConfigMap", Some("n"), "");
+    let listed = scene.shared.list_whole(&like, None).await.unwrap();
+    let names: Vec<_> = listed.iter().map(|one| &*one.reference.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    let every = Selector::default();
+    let wanted = |object: &Object| object.reference.name == "b";
+    let listed = scene.shared.list_metadata(&like, &every, &wanted).await;
+    assert_eq!(listed.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
