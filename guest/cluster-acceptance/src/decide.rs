@@ -4,7 +4,7 @@ use crate::ClusterAcceptance;
 use crate::settings::{Rule, Settings};
 use transom_guest::kinds::{CLUSTER_ROLE, ManagedCluster, Metadata};
 use transom_guest::objects::{Answer, Input, Need, Objects, Requirement, Value, found};
-use transom_guest::patterns::{all_fit, fits};
+use transom_guest::settings::patterns::{all_fit, fits};
 use transom_guest::time::format_rfc3339;
 use transom_guest::{Context, Failure, Primary, make};
 

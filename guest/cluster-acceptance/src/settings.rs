@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::Problem;
-use transom_guest::patterns::{fault, fault_of_keys};
+use transom_guest::settings::patterns::{fault, fault_of_keys};
 
 /// The rules. Without one, no cluster is accepted.
 #[derive(Debug, Default, Deserialize)]

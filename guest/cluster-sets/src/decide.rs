@@ -4,7 +4,7 @@ use crate::ClusterSets;
 use crate::settings::{Rule, Settings};
 use transom_guest::kinds::{ManagedCluster, SET_LABEL};
 use transom_guest::objects::{Answer, Input, Objects};
-use transom_guest::patterns::all_fit;
+use transom_guest::settings::patterns::all_fit;
 use transom_guest::{Context, Failure, Primary, object};
 
 impl Objects for ClusterSets {

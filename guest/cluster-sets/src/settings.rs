@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::Problem;
 use transom_guest::kinds::{SET_LABEL, is_label_value};
-use transom_guest::patterns::fault_of_keys;
+use transom_guest::settings::patterns::fault_of_keys;
 
 /// The rules. Without one, no cluster is changed.
 #[derive(Debug, Default, Deserialize)]

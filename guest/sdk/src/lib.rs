@@ -44,8 +44,7 @@ pub mod log;
 pub mod make;
 pub mod naming;
 pub mod objects;
-pub mod patterns;
-mod settings;
+pub mod settings;
 pub mod taints;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -1,6 +1,8 @@
 //! Reads JSON, settings and declared fields, into the guest's own types; a problem names the field at fault.
 //! For declared fields it leaves out the parser's message, which may quote a value.
 
+pub mod patterns;
+
 use crate::{Primary, Problem};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -71,8 +71,8 @@ impl Controller {
             Err(ended) => self.fall_back(Arc::clone(&admitted), ended).await,
             planned => planned,
         };
-        // From the swap on, what was decided under the revision before counts no more: what that one reads may no
-        // longer be watched.
+        // The revision was swapped meanwhile. The decision of the old revision is dropped, because its inputs may no
+        // longer be watched, and the request is queued again.
         if !queue.works_on(&admitted.loaded) {
             let WorkItem { key, cause } = &admitted.work;
             let again = [cause.clone()].into_iter();
@@ -124,8 +124,8 @@ pub(crate) struct Controller {
     seeds: RandomState,
     /// Whether the revisions of the leader before are restored; always true without an election.
     current: channel::Sender<bool>,
-    /// Whether it ends once nothing is left to do, so that nothing but a retry is put off: a pass would not end while
-    /// resyncs come due faster than they are done.
+    /// Whether the agent exits once the queues are empty (`--once`). It then schedules only retries: with timers and
+    /// resyncs, which come due again, the queues might never be empty.
     ends: bool,
     /// Set when its reconciles are those of a trial, which are neither logged nor counted.
     trial: Option<Overlay>,
@@ -205,8 +205,8 @@ impl Controller {
         self
     }
 
-    /// Whether this replica leads, and its active revisions are those of the leader before. Until then it neither
-    /// judges nor publishes: it knows less than what is kept.
+    /// Whether this replica leads and has restored the active revisions of the previous leader. Until then it publishes
+    /// no status and releases nothing that the limits withhold: the stored history may be newer than its own state.
     fn works(&self) -> bool {
         self.leading.leads() && *self.current.borrow()
     }

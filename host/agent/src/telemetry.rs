@@ -330,7 +330,7 @@ pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
             warn_of_policy(policy, KnownReason::TagMoved, message);
         }
         PolicySignal::TagReturned => {
-            info!(%policy, "the tags of its components mean what they meant when they were pulled");
+            info!(%policy, "the tags of its components point to the artifacts that were pulled");
         }
         PolicySignal::Conflicting { message } => {
             warn_of_policy(policy, KnownReason::Conflicting, message);

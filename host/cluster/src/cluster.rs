@@ -114,9 +114,9 @@ pub trait Cluster: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
 
     /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none,
-    /// whose labels are selected; keeps those that are wanted. For actions that cannot be undone, because a watch may lag. Empty when the kind is
-    /// not served. A directory answers from what it keeps, and fails while a file cannot be read or several files
-    /// define an object of the scope.
+    /// whose labels are selected; keeps only the wanted ones. For actions that cannot be undone, because a watch may
+    /// lag. Empty when the kind is not served. A directory answers from what it keeps, and fails while a file cannot be
+    /// read or several files define an object of the scope.
     fn list_metadata<'a>(
         &'a self,
         place: &'a ObjectRef,

@@ -310,9 +310,9 @@ impl OwnershipIndex {
         others.collect()
     }
 
-    /// Removes the claim of one target; returns whom that concerns. When its owner leaves, that is the next one, whose
-    /// write the others observe: of thousands that share an object not all are woken. When another one leaves, it is
-    /// the owner if nobody else is left, who may adopt now.
+    /// Removes the claim of a key on a target; returns the key to wake. If the owner leaves, that is only the next
+    /// owner: the other contenders, perhaps thousands, see its write. If another key leaves, it is the last contender,
+    /// which may adopt the target now; while several are left, none is woken.
     fn leave(&mut self, target: &ObjectRef, key: &Key) -> Option<Key> {
         let claims = self.by_target.get_mut(target)?;
         claims.contenders.remove(key);

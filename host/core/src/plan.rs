@@ -117,8 +117,8 @@ pub struct Feasible {
     pub refused: Option<Failure>,
 }
 
-/// Plans all that is desired, in order, but for the finalizer of the primary, which comes first only where an object is
-/// made: no step for what is right already. Records each object in `contentions`; call
+/// Plans a step for each desired value that differs from what is there, in order. The finalizer of the primary comes
+/// first if the plan makes an object, and last otherwise. Records each object in `contentions`; call
 /// [`contention::Contention::written`] after a successful write.
 ///
 /// # Errors
@@ -187,7 +187,7 @@ enum PlannedFields {
 }
 
 fn absent(object: &ObjectRef) -> Failure {
-    let message = format!("{object} is not there, and others make it");
+    let message = format!("{object} does not exist, and the guest wants only fields of it");
     Failure::known(KnownReason::TargetMissing, message).about([object.clone()])
 }
 

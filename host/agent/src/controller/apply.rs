@@ -101,8 +101,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Sets the times of owned elements among fields that were written and that the cluster left without one, and takes
-    /// the primary as the last write left it for the state that this reconcile saw.
+    /// Sets the times of owned elements that were written and that the cluster left without one. Then records the
+    /// primary, as the last write left it, as the state that this reconcile saw.
     async fn set_times(
         &self,
         admitted: &Arc<Admitted>,
@@ -123,7 +123,7 @@ impl Controller {
         }
         let mut steps = outcome.steps.iter();
         let wrote = |step: &StepOutcome| step.target == *key.primary && step.result.is_ok();
-        // Of one that is no primary any more nothing was seen: what comes next of it is news.
+        // An object that is no longer a primary has no last seen state, so its next event counts as a change.
         if touched.primary.is_some() && steps.any(wrote) {
             // The state after the write counts as seen. When it is not known, another writer may have changed the
             // primary meanwhile, and its state may look as it did before the write: reconcile again.
@@ -185,7 +185,7 @@ impl Controller {
         outcome
     }
 
-    /// Has a primary reconciled again after a write that is news for what its own guest asked for; not too often in a
+    /// Enqueues the primary again if its own write changed an input of its guest, but only a few times in a
     /// row.
     fn wake_itself(&self, key: &Key, news: Option<ObjectRef>) {
         let wakes = self.memory.lock().wakes_itself(key, news.is_some());

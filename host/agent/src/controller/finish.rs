@@ -81,7 +81,8 @@ impl Controller {
         }
     }
 
-    /// What this failed by may have become readable before it had a result by which it would have been tried again.
+    /// Retries at once if something became readable during the reconcile: [`Self::retry_awaiting`] did not find it
+    /// then, because it had no result yet.
     fn retry_missed(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
         let key = &admitted.work.key;
         let is_missed =
@@ -161,7 +162,7 @@ impl Controller {
             }
         }
         self.expire(queue, key);
-        // Nothing defers a scheduled resync, but a policy that may have another interval now.
+        // A scheduled resync keeps its time, unless the policy may have a new interval.
         let anew = matches!(cause, Cause::Added | Cause::Swapped);
         let keeps = !anew && queue.awaits(&key.primary, &Cause::Resync);
         if !keeps || report.resync_after_ms.is_none() {

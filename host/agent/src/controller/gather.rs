@@ -41,8 +41,8 @@ pub(super) struct Gathered {
 
 /// A primary that may be reconciled, and what was read for it.
 pub(super) struct ObservedState {
-    /// When the guest was asked last what it needs, in seconds since 1970. It decides as of the same time: a limit that
-    /// passes between the two would have it want what it did not name.
+    /// The time of the last call of `require`, in seconds since 1970. The guest decides as of the same time: if an age
+    /// limit passed between the two calls, it could want an object that it did not name.
     pub(super) as_of: i64,
     pub(super) primary: Arc<Object>,
     pub(super) view: Primary,
@@ -140,7 +140,7 @@ struct Reader<'a> {
     loaded: &'a LoadedPolicy,
     key: &'a Key,
     touched: Touched,
-    /// What the guest asks for before it was shown anything, and as of when, once it was asked.
+    /// The answer of the first round of `require`, which shows no inputs, and the time of that call.
     first_round: Option<Result<(i64, Requirement), Failure>>,
 }
 
@@ -211,7 +211,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A guest that is asked for nothing but its answer writes fields of the primary.
+    /// The state for a world without `require`: its guest sees only the primary, and writes only fields of it.
     async fn of_primary_alone(&mut self, primary: Arc<Object>) -> ObservedState {
         let described = &self.loaded.revision.decide;
         let ObjectRef {

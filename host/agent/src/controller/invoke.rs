@@ -20,7 +20,7 @@ pub(super) struct Proposed {
 }
 
 impl Controller {
-    /// Asks the guest that decides; nobody is asked about a primary that is gone.
+    /// Calls the decide guest. If the primary is gone, it calls no guest.
     pub(super) fn invoke(&self, gathered: Gathered) -> Result<Proposed, Box<Ended>> {
         let Some(observed) = &gathered.observed else {
             return Ok(Proposed {

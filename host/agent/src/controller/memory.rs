@@ -50,7 +50,7 @@ pub(crate) struct Memory {
     pub(crate) dependencies: DependencyIndex,
     /// What each reconcile saw of the objects that it depends on.
     pub(crate) seen: HashMap<Key, BTreeMap<ObjectRef, Seen>>,
-    /// When fields changed that a guest asks for by when they do.
+    /// When the agent saw fields change, for guests that ask for a field by that time.
     pub(crate) sightings: Sightings,
     /// Which reconcile depends on which set of objects.
     pub(crate) sets: Sets,

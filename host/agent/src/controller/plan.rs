@@ -42,8 +42,8 @@ struct Desires {
     plan: Plan,
     /// The desired fields of the primary.
     fields: Vec<Fields>,
-    /// The objects that are made, and those that are removed by name, unless that is left to pruning: neither is left
-    /// over.
+    /// The objects that the answer makes or removes by name, except those whose removal is left to pruning. Pruning
+    /// skips them.
     made: BTreeSet<ObjectRef>,
     /// The step that releases the primary, if the policy keeps it and the answer does not.
     release: Option<Step>,
@@ -51,7 +51,7 @@ struct Desires {
     waits: Option<Failure>,
     /// Why something that it removes by name stays. That holds up nothing.
     refused: Option<Failure>,
-    /// Whether these are not all steps: until then nothing is left out that was made.
+    /// Whether the plan lacks steps that must wait. Such a plan prunes nothing.
     partial: bool,
 }
 
@@ -127,9 +127,9 @@ impl Controller {
         })
     }
 
-    /// What comes after what is desired: the removal of what is not, the release of the primary, and why something
-    /// stays. The primary stays until everything that belongs to it is gone, or left to others, and what is waited for
-    /// has come.
+    /// The steps that follow the desired writes: the removal of undesired objects and the release of the primary; also
+    /// why an object stays. The primary is released only when all its objects are gone or left to others, and the guest
+    /// waits for nothing.
     fn last(
         &self,
         admitted: &Admitted,

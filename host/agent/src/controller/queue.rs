@@ -1,6 +1,6 @@
-//! The workqueue of one policy: one entry per primary, each cause with the time from which it may run. Who may run
-//! longest comes first, so that nobody is passed over while others change on. A primary that is being reconciled is not
-//! given out.
+//! The workqueue of one policy: one entry per primary, each cause with the time from which it may run. The
+//! primary that has been due for longest comes first, so that primaries which change all the time starve no other one.
+//! A primary that is being reconciled is not handed out again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Tries a candidate on the live primaries: an agent of its own on the same connections, which writes, publishes, logs
-//! and counts nothing, reconciles each of them twice, where the two differ twice more; and once more as if it had
-//! written what it would write.
+//! Tries a candidate on the live primaries. A second controller on the same connections, which writes, publishes, logs
+//! and counts nothing, reconciles each primary twice, and twice more where the two results differ. Then it reconciles
+//! those that it would write again, as if it had written them.
 
 mod faults;
 mod overlay;

@@ -68,9 +68,9 @@ impl Controller {
         })
     }
 
-    /// Turns observations of a cluster into requests in workqueues. After a restart of an API server every watch is
-    /// readable again at about the same time: what that calls for is done once for all of them. Gives whether what
-    /// awaits the cluster may go on.
+    /// Turns observations of a cluster into requests in workqueues. After a restart of an API server all its
+    /// watches recover at about the same time, so the follow-up work is done once for the whole batch. Returns whether
+    /// reconciles that await the cluster may be retried.
     pub(crate) fn observe_all(&self, observations: Vec<Observation>) -> bool {
         let is_readable = observations
             .iter()
@@ -245,8 +245,8 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     }
 }
 
-/// When what awaits a cluster is tried again: at once when something of it can be read again, and less and less often
-/// while more comes. A watch that fails over and over does not end the back-off of all that fails for another cause.
+/// When to retry the reconciles that await a cluster: at once after its first recovery, then with a growing delay while
+/// recoveries go on. So a watch that fails again and again does not cancel the back-off of unrelated failures.
 #[derive(Default)]
 struct Retries {
     last: Option<Instant>,

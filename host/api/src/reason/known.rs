@@ -72,8 +72,8 @@ reasons! {
     RolledBack, Held: "The newest revision of the policy failed after it became active, and the one before is active again.",
         "See the cause in the message. Change the policy or its component: this revision does not become active again.";
     Diverged, Invalid: "From the same inputs, the new revision plans something else for this primary than its trial did. It is not written.",
-        "Nothing to do for this primary: with enough of them the revision is taken back, else it is tried again when the revision \
-         is not watched any more. Compare the agent's version and flags with those of the trial, and report it.";
+        "Nothing to do for this primary: if too many primaries diverge, the agent rolls the revision back. Otherwise it tries this \
+         one again when the revision's probation ends. Compare the agent's version and flags with those of the trial, and report it.";
     Verified, Held: "The components of the policy are signed by the keys that it trusts.", "Nothing to do.";
     LimitReached, Held:
         "The policy has changed as many primaries in this interval as spec.limits allows. Nothing is written for this \
@@ -102,7 +102,7 @@ reasons! {
     OwnedByAnother, Waiting: "Another primary, or the same one under another policy, owns the target.",
         "Give one of the two primaries named in the message another target. If the message names two policies, let \
          one of them write another Secret, or narrow its primaries.";
-    TargetMissing, Waiting: "An object of which the policy writes fields is not there; others make it.",
+    TargetMissing, Waiting: "The policy writes fields of an object that others create, and the object does not exist.",
         "Nothing to do if it comes: the primary is reconciled again then. Otherwise find out why nobody makes the object \
          named in the message.";
     StillNeeded, Waiting:
@@ -120,7 +120,7 @@ reasons! {
         "Find the other writer of the object and stop it, or let the policy own something else. The agent tries again \
          when the ten minutes are over.";
     Conflicting, Invalid: "A controller that the policy replaces (spec.replaces) still runs.",
-        "Nothing fights, and both do the work: see host/docs/policies.md, \"A hub on these policies\", for what each of them \
+        "Both do the same work and neither undoes the other's: see host/docs/policies.md, \"A hub on these policies\", for what each of them \
          does beside that controller. End the controller, and first the operator that brings it back; or remove the policy.";
     WriteBudgetExceeded, Invalid:
         "The policy tried to write one object, or to write for one primary, more often than the limit per minute.",

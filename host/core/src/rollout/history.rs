@@ -188,8 +188,9 @@ impl History {
         surplus.map(forget).collect()
     }
 
-    /// The steps that make room for a record: of those that are barred or of the others, the oldest beyond `keep` or
-    /// [`KEPT_BYTES`] go. The one before the record stays, whatever its size. The active one is the latest that is not barred, so it stays however many are barred.
+    /// The steps that make room for a record: they delete the oldest records beyond `keep` or [`KEPT_BYTES`], of the
+    /// barred ones or of the others. The record before this one stays, whatever its size. The active one is the latest
+    /// that is not barred, so it stays however many are barred.
     fn surplus(
         &self,
         record: &RevisionRecord,

@@ -158,7 +158,8 @@ impl Connections {
         };
         let uid = (self.read_whole(&namespace).await?).map(|there| there.uid().to_owned());
         if uid.is_none() && self.named(cluster)?.server().is_some() {
-            let message = format!("{namespace} is not there, whose uid is that of the cluster");
+            let message =
+                format!("{namespace} does not exist; the agent identifies the cluster by its uid");
             return Err(Failure::known(KnownReason::ReadFailed, message).about([namespace]));
         }
         Ok(uid.unwrap_or_default())

@@ -32,9 +32,9 @@ fn located(targets: &[Claimed]) -> Result<(), Failure> {
 }
 
 impl Reader<'_> {
-    /// At a start nothing without a stamp is written before every primary of the policy is located. Until then a
-    /// primary that was not reconciled yet, and that wants something which does not bear its stamp, is located and
-    /// nothing else: what else is asked and read now would be asked and read again.
+    /// At a start no target without a stamp is written before every primary of the policy is located. Until then this
+    /// only locates a primary that was not reconciled yet and wants a target without its stamp. More calls and reads
+    /// would be wasted: the next reconcile repeats them.
     pub(super) fn locate_only(&mut self, primary: &Arc<Object>) -> Option<Failure> {
         {
             let memory = self.controller.memory.lock();
@@ -108,8 +108,8 @@ impl Reader<'_> {
         self.set_claims(primary, targets, next)
     }
 
-    /// The targets of a round in which the guest needs more: they are read once, when it needs nothing more. While
-    /// primaries are not located, what is decided of targets without the primary's stamp may end the reconcile before.
+    /// Defers reading the targets while the guest still needs inputs: they are read once, after the last round. While
+    /// primaries are not located, targets without the primary's stamp are read now, because they may end the reconcile.
     pub(super) async fn defer_targets(
         &mut self,
         primary: &Object,

@@ -84,9 +84,9 @@ impl Reader<'_> {
         Ok(handover.permit(connected, &confirmed).err())
     }
 
-    /// What was made for the primary, but for a target that its answer certainly makes. What the answer leaves out is
-    /// pruned after the targets were written, which a failure to read it does not hold up. Nothing when the policy
-    /// prunes nothing: changes of what it left to others call for no reconcile.
+    /// The outputs of the primary, except a target that every answer makes. Those that the answer leaves out are pruned
+    /// after the targets are written, so a failure to read them does not hold up the writes. Empty if the policy never
+    /// prunes: it has left these objects to others, and their changes trigger no reconcile.
     pub(super) async fn moved_from(&mut self, observed: &ObservedState) -> Leftovers {
         let (candidates, unread) = match self.loaded.revision.policy.own.prune {
             PruneSpec::Never => (Vec::new(), None),

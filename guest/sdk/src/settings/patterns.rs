@@ -1,5 +1,5 @@
-//! Patterns in settings: which names, labels and claims a rule means. In all guests the one star of a pattern stands for
-//! any text, also for none.
+//! Patterns in settings: which names, labels and claims a rule selects. In all guests the one star of a pattern stands
+//! for any text, also for an empty one.
 
 use std::collections::BTreeMap;
 
