@@ -2,12 +2,15 @@
 //! on whole ranges of memory or tables run to their end. Time is checked only where a function or a loop begins, so a
 //! function may hold only so many of them.
 
+mod remembered;
+
 use crate::compiled;
 use crate::compiler::{self, CompileLimits, Compiler};
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
 use crate::failure::LoadError;
 use crate::limits::printable;
+pub(crate) use remembered::Remembered;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use transom_core::digest::Digest;
@@ -18,9 +21,6 @@ use wasmtime::component::Component;
 
 /// Bytes of a page of linear memory.
 const PAGE: u64 = 64 << 10;
-
-/// How many components that took too much to compile are remembered.
-const REMEMBERED: usize = 64;
 
 /// Bytes that a slow machine fills or copies in a millisecond.
 const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
@@ -48,11 +48,8 @@ impl Inner {
         let size = bytes.len() as u64;
         at_most("its size in bytes", size, self.options.max_component_bytes)?;
         let digest = Digest::of_bytes(bytes).to_string();
-        if let Some(found) = self.find(&digest) {
-            return Ok(found);
-        }
-        if let Some(refused) = self.refused.locked().get(&digest) {
-            return Err(refused.clone());
+        if let Some(known) = self.known(&digest) {
+            return known;
         }
         let trusted = self.options.trusted.contains(&digest);
         // Code that an earlier engine kept on disk.
@@ -67,14 +64,14 @@ impl Inner {
         let component = match kept {
             Some(component) => component,
             None if trusted => self.code(bytes, &digest, None)?,
-            None if hasty && self.slow.locked().contains(&digest) => return Err(LoadError::Slow),
+            None if hasty && self.slow.locked().get(&digest).is_some() => return Err(LoadError::Slow),
             None => {
                 _turn = match hasty {
                     true => self.compiling_hastily.locked(),
                     false => self.compiling.locked(),
                 };
-                if let Some(found) = self.find(&digest) {
-                    return Ok(found);
+                if let Some(known) = self.known(&digest) {
+                    return known;
                 }
                 let patient = self.options.compiler.as_ref().map(Compiler::patient);
                 let allowed = patient.map(|patient| if hasty { compiler::HASTY } else { patient });
@@ -128,19 +125,11 @@ impl Inner {
         match error {
             // `RANGES` is found without compiling, so a patient try would find it, too.
             LoadError::TooLarge { what, .. } if hasty && what != RANGES => {
-                let mut slow = self.slow.locked();
-                if slow.len() >= REMEMBERED {
-                    slow.pop_first();
-                }
-                slow.insert(digest.to_owned());
+                self.slow.locked().insert(digest, ());
                 LoadError::Slow
             }
             LoadError::TooLarge { .. } => {
-                let mut refused = self.refused.locked();
-                if refused.len() >= REMEMBERED {
-                    refused.pop_first();
-                }
-                refused.insert(digest.to_owned(), error.clone());
+                self.refused.locked().insert(digest, error.clone());
                 error
             }
             error => error,
@@ -169,8 +158,11 @@ impl Inner {
         Ok(component)
     }
 
-    fn find(&self, digest: &str) -> Option<Arc<Compiled>> {
-        self.compiled.locked().get(digest)?.upgrade()
+    /// The code that a guest already runs, or why it was refused before.
+    fn known(&self, digest: &str) -> Option<Result<Arc<Compiled>, LoadError>> {
+        let found = self.compiled.locked().get(digest).and_then(Weak::upgrade);
+        let refused = || self.refused.locked().get(digest).cloned();
+        found.map(Ok).or_else(|| refused().map(Err))
     }
 }
 

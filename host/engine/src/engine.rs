@@ -3,7 +3,7 @@
 
 use crate::bindings;
 use crate::call::CallState;
-use crate::compile::Compiled;
+use crate::compile::{Compiled, Remembered};
 use crate::compiled::CodeCache;
 use crate::compiler::Compiler;
 use crate::config::config;
@@ -11,7 +11,7 @@ use crate::failure::{EngineError, LoadError};
 use crate::gate::CallGate;
 use crate::limits::CallLimits;
 use crate::self_check::HOSTILE;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -130,9 +130,9 @@ pub(crate) struct Inner {
     /// Code by digest, while a guest uses it.
     pub(crate) compiled: Mutex<BTreeMap<String, Weak<Compiled>>>,
     /// Components that took too much to compile.
-    pub(crate) refused: Mutex<BTreeMap<String, LoadError>>,
+    pub(crate) refused: Mutex<Remembered<LoadError>>,
     /// Components that took too much to compile while others waited.
-    pub(crate) slow: Mutex<BTreeSet<String>>,
+    pub(crate) slow: Mutex<Remembered<()>>,
     /// One compilation at a time, and a hasty one beside it: nothing else here takes so much time and memory.
     pub(crate) compiling: Mutex<()>,
     pub(crate) compiling_hastily: Mutex<()>,
