@@ -1,10 +1,9 @@
-//! Compiles component bytes to code, once per digest. Refuses components that no limit of a call would stop: operations
-//! on whole ranges of memory or tables run to their end. Time is checked only where a function or a loop begins, so a
-//! function may hold only so many of them.
+//! Compiles component bytes to code, once per digest, and bounds what all code takes that is loaded.
 
 mod remembered;
+mod vet;
 
-use crate::compiled;
+use crate::compiled::{self, LoadedCode};
 use crate::compiler::{self, CompileLimits, Compiler};
 use crate::config::{MEMORIES, TABLES};
 use crate::engine::{EngineOptions, Inner};
@@ -14,23 +13,14 @@ pub(crate) use remembered::Remembered;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use transom_core::digest::Digest;
-use transom_core::policy::budget::MEMORY_BYTES;
 use transom_core::share::lock::MutexExt as _;
-use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use wasmtime::component::Component;
 
 /// Bytes of a page of linear memory.
 const PAGE: u64 = 64 << 10;
 
-/// Bytes that a slow machine fills or copies in a millisecond.
-const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
-/// How much later than its deadline a call may be stopped: about four times its default time, and four times that under
-/// an agent that allows the largest memory.
-const LATE_MS: u64 = 1_024;
-/// The most range operations in one function; each may cover about all the memory that a call has.
-const MOST: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
-/// The name of this limit in errors.
-const RANGES: &str = "the number of bulk memory operations in one of its functions";
+/// What code takes, in errors.
+const COMPILED: &str = "its compiled code in bytes of memory";
 
 /// A component's code, shared by all guests that were loaded from the same bytes.
 pub(crate) struct Compiled {
@@ -52,19 +42,28 @@ impl Inner {
             return known;
         }
         let trusted = self.options.trusted.contains(&digest);
+        let most = match trusted {
+            true => u64::MAX,
+            false => self.options.max_code_bytes,
+        };
+        if !trusted {
+            vet::vet(bytes)?;
+        }
         // Code that an earlier engine kept on disk.
         let kept = self
             .cache
             .as_ref()
-            .and_then(|cache| cache.read(&self.wasm, &digest));
+            .and_then(|cache| cache.read(&self.wasm, &digest, most));
         // Held until other threads can find the code; a thread that waited for it looks again.
         let _turn;
         // Code from the cache waits for no compilation, nor does a trusted component, which we compiled before it was
         // shipped.
-        let component = match kept {
-            Some(component) => component,
-            None if trusted => self.code(bytes, &digest, None)?,
-            None if hasty && self.slow.locked().get(&digest).is_some() => return Err(LoadError::Slow),
+        let code = match kept {
+            Some(code) => code,
+            None if trusted => self.code(bytes, &digest, None, most)?,
+            None if hasty && self.slow.locked().get(&digest).is_some() => {
+                return Err(LoadError::Slow);
+            }
             None => {
                 _turn = match hasty {
                     true => self.compiling_hastily.locked(),
@@ -75,22 +74,16 @@ impl Inner {
                 }
                 let patient = self.options.compiler.as_ref().map(Compiler::patient);
                 let allowed = patient.map(|patient| if hasty { compiler::HASTY } else { patient });
-                self.code(bytes, &digest, allowed)
+                self.code(bytes, &digest, allowed, most)
                     .map_err(|error| self.refuse(&digest, error, hasty))?
             }
         };
-        within_pool(&component, &self.options)?;
-        let code = component.image_range();
-        let counted = if trusted {
-            0
-        } else {
-            (code.end as u64).saturating_sub(code.start as u64)
-        };
+        within_pool(&code.component, &self.options)?;
         let compiled = Arc::new(Compiled {
-            component,
+            component: code.component,
             digest: digest.clone(),
             size,
-            counted,
+            counted: if trusted { 0 } else { code.bytes },
         });
         self.take(&compiled)?;
         Ok(compiled)
@@ -106,7 +99,6 @@ impl Inner {
             .map(|code| code.counted)
             .sum();
         let (wanted, allowed) = (compiled.counted, self.options.max_code_bytes);
-        at_most("its compiled code in bytes", wanted, allowed)?;
         let left = allowed.saturating_sub(used);
         if wanted > left {
             return Err(LoadError::NoRoom {
@@ -123,8 +115,8 @@ impl Inner {
     /// slow.
     fn refuse(&self, digest: &str, error: LoadError, hasty: bool) -> LoadError {
         match error {
-            // `RANGES` is found without compiling, so a patient try would find it, too.
-            LoadError::TooLarge { what, .. } if hasty && what != RANGES => {
+            // A patient compilation gives the same code.
+            LoadError::TooLarge { what, .. } if hasty && what != COMPILED => {
                 self.slow.locked().insert(digest, ());
                 LoadError::Slow
             }
@@ -142,20 +134,20 @@ impl Inner {
         bytes: &[u8],
         digest: &str,
         allowed: Option<CompileLimits>,
-    ) -> Result<Component, LoadError> {
-        is_component(bytes)?;
-        vet(bytes)?;
+        most: u64,
+    ) -> Result<LoadedCode, LoadError> {
         let failed = |error: wasmtime::Error| invalid(&format!("{error:#}"));
         let code = match self.options.compiler.as_ref().zip(allowed) {
             Some((compiler, allowed)) => compiler.code(bytes, self.allocation, allowed)?,
             None => self.wasm.precompile_component(bytes).map_err(failed)?,
         };
-        let component = compiled::believe(&self.wasm, &code).map_err(failed)?;
+        at_most(COMPILED, compiled::held(&code), most)?;
+        let loaded = compiled::believe(&self.wasm, &code).map_err(failed)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(cache) = &self.cache {
             cache.write(&self.wasm, digest, &code);
         }
-        Ok(component)
+        Ok(loaded)
     }
 
     /// The code that a guest already runs, or why it was refused before.
@@ -175,53 +167,6 @@ fn at_most(what: &'static str, found: u64, allowed: u64) -> Result<(), LoadError
         });
     }
     Ok(())
-}
-
-/// Checks that the bytes begin like a component: a compiler's error for other files would help no user.
-fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
-    match bytes.split_at_checked(8) {
-        Some((b"\0asm\x0d\0\x01\0", _)) => Ok(()),
-        Some((b"\0asm\x01\0\0\0", _)) => Err(invalid(
-            "it is a core module, not a component (`transom componentize` makes one)",
-        )),
-        Some((head, _)) if head.starts_with(b"\0asm") => Err(invalid(
-            "it has an unsupported version of the WebAssembly format",
-        )),
-        _ => Err(invalid("it is not a WebAssembly component")),
-    }
-}
-
-/// Refuses a component with a function that could not be stopped in time. Leaves unreadable bytes to the compiler,
-/// which refuses them.
-fn vet(bytes: &[u8]) -> Result<(), LoadError> {
-    for payload in Parser::new(0).parse_all(bytes) {
-        let Ok(payload) = payload else { return Ok(()) };
-        let Payload::CodeSectionEntry(body) = payload else {
-            continue;
-        };
-        let Ok(found) = ranges(&body) else {
-            return Ok(());
-        };
-        at_most(RANGES, found, MOST)?;
-    }
-    Ok(())
-}
-
-fn ranges(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
-    let mut found = 0;
-    for operator in body.get_operators_reader()? {
-        let is_range = matches!(
-            operator?,
-            Operator::MemoryFill { .. }
-                | Operator::MemoryCopy { .. }
-                | Operator::MemoryInit { .. }
-                | Operator::TableFill { .. }
-                | Operator::TableCopy { .. }
-                | Operator::TableInit { .. }
-        );
-        found += u64::from(is_range);
-    }
-    Ok(found)
 }
 
 /// Checks the pool's bounds on every engine, also on one without a pool.

@@ -14,15 +14,57 @@ const BYTES: u64 = 128 << 20;
 /// Bytes of the checksum in front of the code.
 const CHECKSUM: usize = 32;
 
+/// The section of code that wasmtime decodes when it loads the code: types, exports, globals, tables and the like.
+const DECODED: &[u8] = b".wasmtime.info\0";
+/// About how many bytes of memory one byte of that section takes once it is decoded: 4 to 23 by what it is, and 6 of a
+/// guest written in Rust.
+const TIMES: u64 = 16;
+
+/// Code that was loaded.
+pub(crate) struct LoadedCode {
+    pub(crate) component: Component,
+    /// Bytes of memory that it takes.
+    pub(crate) bytes: u64,
+}
+
+/// About how many bytes of memory code takes when it is loaded: its own, and what is decoded of it.
+pub(crate) fn held(code: &[u8]) -> u64 {
+    let all = code.len() as u64;
+    // Without the section all of it may be decoded.
+    all + TIMES * decoded(code).unwrap_or(all)
+}
+
+/// The size of the section that is decoded. The code is an ELF file of 64 bits.
+fn decoded(code: &[u8]) -> Option<u64> {
+    let number = |at: usize, length: usize| {
+        let mut bytes = [0; 8];
+        bytes
+            .get_mut(..length)?
+            .copy_from_slice(code.get(at..at.checked_add(length)?)?);
+        usize::try_from(u64::from_le_bytes(bytes)).ok()
+    };
+    let (sections, names) = (number(60, 2)?, number(62, 2)?);
+    let header = |section| Some(number(40, 8)?.saturating_add(number(58, 2)? * section));
+    let names = number(header(names)?.saturating_add(24), 8)?;
+    (0..sections).find_map(|section| {
+        let header = header(section)?;
+        let name = code.get(names.checked_add(number(header, 4)?)?..)?;
+        let size = number(header.saturating_add(32), 8)?;
+        name.starts_with(DECODED).then_some(size as u64)
+    })
+}
+
 /// Loads code that this program compiled: from a file that only this user can have written, complete and of the right
 /// component, or just received from a child process.
 #[expect(
     unsafe_code,
     reason = "deserialising trusts its bytes: whoever calls this knows that we made them"
 )]
-pub(crate) fn believe(wasm: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
+pub(crate) fn believe(wasm: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<LoadedCode> {
     // SAFETY: no other user can have written these bytes, and wasmtime itself compares version and settings.
-    unsafe { Component::deserialize(wasm, code) }
+    let component = unsafe { Component::deserialize(wasm, code) }?;
+    let bytes = held(code);
+    Ok(LoadedCode { component, bytes })
 }
 
 /// A checksum that binds code to its component.
@@ -43,13 +85,19 @@ impl CodeCache {
         PrivateFolder::open(folder).ok().map(Self)
     }
 
-    /// The code of the component with this digest, if an engine with the same version and settings kept it.
-    pub(crate) fn read(&self, wasm: &wasmtime::Engine, digest: &str) -> Option<Component> {
+    /// The code of the component with this digest, if an engine with the same version and settings kept it, and loaded
+    /// it takes at most so many bytes.
+    pub(crate) fn read(
+        &self,
+        wasm: &wasmtime::Engine,
+        digest: &str,
+        most: u64,
+    ) -> Option<LoadedCode> {
         let name = name(wasm, digest);
         let bytes = self.0.read(&name, u64::MAX).ok()?;
         self.0.touch(&name);
         let (kept, code) = bytes.split_at_checked(CHECKSUM)?;
-        if checksum(digest, code) != kept {
+        if checksum(digest, code) != kept || held(code) > most {
             return None;
         }
         believe(wasm, code).ok()

@@ -48,7 +48,7 @@ fn names_an_import_that_is_not_granted() {
 
 #[test]
 fn names_imports_in_a_single_line() {
-    let imports = (0..80).map(|at| format!("(import \"i{at}-{}\" (func))", "x".repeat(98_000)));
+    let imports = (0..2).map(|at| format!("(import \"i{at}-{}\" (func))", "x".repeat(98_000)));
     let bytes = wat::parse_str(format!("(component {})", imports.collect::<String>())).unwrap();
     let error = refuse_alike(&bytes, Role::Decide(TAINTS));
     assert_eq!(error.reason(), "ImportNotGranted");
@@ -165,6 +165,78 @@ fn refuses_a_component_beyond_the_pool_limits_even_without_a_pool() {
         let error = refuse_alike(&bytes, Role::Decide(TAINTS));
         assert_eq!(error.reason(), reason, "{error}");
     }
+}
+
+#[test]
+fn refuses_a_component_that_declares_too_much_by_what_that_is() {
+    let exports = (0..50_000).map(|at| format!("(export \"{at}\" (func 0))"));
+    let imports = "(import \"a\" \"b\" (global i32))".repeat(40_000);
+    for (what, bytes) in [
+        ("exports", good_with(&exports.collect::<String>()).unwrap()),
+        ("imports", with_text(&imports)),
+        (
+            "globals",
+            with_text(&"(global i32 (i32.const 0))".repeat(60_000)),
+        ),
+        (
+            "types",
+            with_text(&"(type (func (param i32)))".repeat(70_000)),
+        ),
+        (
+            "tables",
+            with_text(&format!(
+                "(func) (elem declare func{})",
+                " 0".repeat(270_000)
+            )),
+        ),
+        ("list of functions", with_text(&"(func)".repeat(270_000))),
+        ("data segments", with_text(&"(data \"\")".repeat(5_000))),
+    ] {
+        let error = refuse_alike(&bytes, Role::Decide(TAINTS));
+        assert_eq!(error.reason(), "ComponentTooLarge", "{what}: {error}");
+        assert!(error.to_string().contains(what), "{what}: {error}");
+    }
+}
+
+/// The good component, and a module with this text beside it.
+fn with_text(text: &str) -> Vec<u8> {
+    with_module(hostile("good").unwrap(), 1, &format!("(module {text})")).unwrap()
+}
+
+#[test]
+fn refuses_components_that_are_nested_too_deeply() {
+    let nested = |depth| "(component".repeat(depth) + &")".repeat(depth);
+    let refused = |depth| {
+        let bytes = wat::parse_str(nested(depth)).unwrap();
+        refuse_alike(&bytes, Role::Decide(TAINTS))
+    };
+    assert_eq!(refused(16).reason(), "WorldMismatch");
+    let error = refused(17);
+    assert_eq!(error.reason(), "ComponentTooLarge");
+    assert!(
+        error.to_string().contains("nested components is 17"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_decoded_of_a_component_counts_as_its_code() {
+    let engine = engine_with(EngineOptions {
+        max_code_bytes: 2 << 20,
+        ..EngineOptions::default()
+    });
+    let load = |exports: usize| {
+        let exports = (0..exports).map(|at| format!("(export \"{at}\" (func 0))"));
+        let bytes = good_with(&exports.collect::<String>()).unwrap();
+        engine.load(&bytes, Role::Decide(TAINTS), &Capabilities::default())
+    };
+    assert!(load(2_000).is_ok());
+    // Its code is small, and what is made of its exports is not.
+    let error = load(15_000).unwrap_err();
+    assert_eq!(error.reason(), "ComponentTooLarge", "{error}");
+    assert!(error.to_string().contains("bytes of memory"), "{error}");
+    assert_eq!(engine.compilations(), 1);
+    assert_eq!(load(15_000).err(), Some(error), "it is remembered");
 }
 
 #[test]
