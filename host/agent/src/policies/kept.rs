@@ -24,17 +24,17 @@ use transom_core::signal::Signal;
 use transom_engine::PrivateFolder;
 
 /// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were
-/// not used for longest. The chart gives 256 MiB to all caches.
+/// not used for longest. The same for what verifies them. The chart gives 256 MiB to all caches.
 const MOST: Most = Most {
     files: 512,
     bytes: 96 << 20,
+    evidence: 24 << 20,
 };
 /// The same for records, which say what a tag means.
 const RECORDS: usize = 4_096;
 const RECORD_BYTES: u64 = 16 << 10;
-/// The same for what verifies components.
-const EVIDENCE_BYTES: u64 = 2 << 20;
-const ALL_EVIDENCE_BYTES: u64 = 32 << 20;
+/// The most bytes of what verifies one component: ten usual signatures have a tenth of them.
+const EVIDENCE_BYTES: u64 = 512 << 10;
 
 /// Who names a component, and which digest it demands of it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,11 +60,13 @@ pub(super) struct LoadRecord {
     pub(super) manifest: Option<String>,
 }
 
-/// How many files may be kept, and how many bytes.
+/// How many files of components may be kept, and how many bytes.
 #[derive(Clone, Copy, Debug)]
 struct Most {
     files: usize,
     bytes: u64,
+    /// Bytes of all that verifies components.
+    evidence: u64,
 }
 
 impl Default for Most {
@@ -554,6 +556,49 @@ mod tests {
         kept.use_loaded("padding", BTreeSet::new());
         kept.keep_digest(&place(), other, &padded, None).unwrap();
         assert!(!kept.has_digest(&used.digest));
+    }
+
+    #[test]
+    fn what_verifies_components_in_use_fills_no_volume() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("components");
+        let most = Most {
+            evidence: 1_000,
+            ..MOST
+        };
+        let kept = KeptComponents {
+            most,
+            ..KeptComponents::new(Some(&root))
+        };
+        let keep = |policy: &str, bytes: usize| {
+            let by = Asker {
+                policy,
+                signed: true,
+                ..ANY
+            };
+            let (at, component) = (location("oci:r.example/a:v1"), artifact(policy.as_bytes()));
+            let evidence = Evidence::beside(vec![b'x'; bytes]);
+            kept.keep_digest(&at, by, &component, Some(&evidence))
+                .unwrap();
+            let held = kept.by_digest(&at, by, &component.digest);
+            held.unwrap().evidence.is_some()
+        };
+        assert!(keep("a", 200));
+        let kept_of = (0..20).filter(|at| keep(&format!("b{at}"), 100)).count();
+        let files = fs::read_dir(root.join("signatures")).unwrap();
+        let bytes: u64 = files
+            .map(|file| file.unwrap().metadata().unwrap().len())
+            .sum();
+        assert!(
+            kept_of < 3 && bytes <= 1_000,
+            "{kept_of} kept, {bytes} bytes"
+        );
+        // What was there first stays, and may be replaced; what nobody uses any more makes room.
+        assert!(keep("a", 201));
+        kept.forget("a");
+        assert!(keep("c", 200));
+        let large = usize::try_from(EVIDENCE_BYTES).unwrap();
+        assert!(!keep("d", large));
     }
 
     #[test]

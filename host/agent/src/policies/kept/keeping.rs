@@ -1,9 +1,9 @@
 //! Keeps what was loaded. Room is made by removing what no policy uses.
 
-use super::names::{beside, digest_of, file, key, name, origin, verified};
-use super::{ALL_EVIDENCE_BYTES, Asker, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS};
+use super::names::{beside, digest_beside, digest_of, file, key, name, origin, verified};
+use super::{Asker, EVIDENCE_BYTES, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::{fmt, io};
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Artifact, Location, MAX_BYTES};
 use transom_core::rollout::history::History;
@@ -69,7 +69,7 @@ impl KeptComponents {
         if there.is_ok_and(|bytes| *bytes == *artifact.bytes) {
             folder.touch(&name);
         } else {
-            let (size, Most { files, bytes }) = (artifact.bytes.len() as u64, self.most);
+            let (size, Most { files, bytes, .. }) = (artifact.bytes.len() as u64, self.most);
             let left = bytes.saturating_sub(size);
             let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
             let files = files.saturating_sub(1);
@@ -88,12 +88,13 @@ impl KeptComponents {
         if let (Some(folder), Some(origin)) = (&self.origins, origin(component, asker)) {
             let name = beside(&artifact.digest, &origin);
             self.take_written(folder.write(&name, &[origin.as_bytes()]));
-            self.prune_beside(folder, u64::MAX);
+            self.prune_origins(folder);
         }
         Ok(())
     }
 
-    /// Keeps what verified a component for a policy.
+    /// Keeps what verified a component for a policy, if there is room for it: without it the next start asks for the
+    /// signatures again.
     fn keep_evidence(
         &self,
         component: &Location,
@@ -104,21 +105,40 @@ impl KeptComponents {
         let names = verified(&artifact.digest, component, asker);
         if let (Some(folder), Some(names), Some(evidence)) = (&self.evidence, names, evidence) {
             let text = evidence.to_json().to_string();
+            let size = text.len() as u64;
+            let full = || {
+                let why = format!(
+                    "the {size} bytes of what verifies component `{component}` for policy `{}` are too many: the cache \
+                     takes {EVIDENCE_BYTES} bytes of one component and {} of all",
+                    asker.policy, self.most.evidence
+                );
+                Err(io::Error::other(why))
+            };
             for name in names {
-                self.take_written(folder.write(&name, &[text.as_bytes()]));
+                let written = match self.make_room_beside(folder, &name, size) {
+                    true => folder.write(&name, &[text.as_bytes()]),
+                    false => full(),
+                };
+                self.take_written(written);
             }
-            self.prune_beside(folder, ALL_EVIDENCE_BYTES);
         }
     }
 
-    /// Removes what was not used for longest and is not about a component that a policy uses.
-    fn prune_beside(&self, folder: &PrivateFolder, bytes: u64) {
+    /// Makes room for a file of what verifies a component; returns whether that was possible without removing one about
+    /// another component that a policy uses.
+    fn make_room_beside(&self, folder: &PrivateFolder, name: &str, size: u64) -> bool {
         let in_use = self.in_use.locked();
-        let is_spared = |name: &str| {
-            let digest = name.split('-').next().unwrap_or_default();
-            in_use.has(&format!("sha256:{digest}"))
-        };
-        folder.prune(RECORDS, bytes, is_spared);
+        let is_spared = |other: &str| other != name && in_use.has(&digest_beside(other));
+        let (files, left) = (RECORDS - 1, self.most.evidence.saturating_sub(size));
+        size <= EVIDENCE_BYTES
+            && folder.has_room(files, left, is_spared)
+            && folder.prune(files, left, is_spared)
+    }
+
+    /// Removes the origins that were not used for longest and are not of a component that a policy uses.
+    fn prune_origins(&self, folder: &PrivateFolder) {
+        let in_use = self.in_use.locked();
+        folder.prune(RECORDS, u64::MAX, |name| in_use.has(&digest_beside(name)));
     }
 
     /// Removes the records that were not used for longest and are not of a component that a policy uses.

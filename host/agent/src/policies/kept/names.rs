@@ -44,6 +44,12 @@ pub(super) fn beside(digest: &str, what: &str) -> String {
     format!("{digest}-{}", file(what, "json"))
 }
 
+/// The digest of the component that a file is about.
+pub(super) fn digest_beside(name: &str) -> String {
+    let digest = name.split('-').next().unwrap_or_default();
+    format!("sha256:{digest}")
+}
+
 /// The files of what verified a component: for this policy, because others may demand other signatures, and for
 /// whichever policy loaded it last from there.
 pub(super) fn verified(
