@@ -31,6 +31,9 @@ use transom_engine::Engine;
 /// The first and the longest delay before something is read again that could not be read, in milliseconds.
 const RETRY_MS: (u64, u64) = (10_000, 120_000);
 
+/// How many registries are remembered.
+const REGISTRIES: usize = 1_024;
+
 /// When to read again what could not be read, after so many failures before. `seed` spreads the policies over time.
 pub(super) fn retry_at(failures: u32, seed: u64) -> Instant {
     let (first, longest) = RETRY_MS;
@@ -136,9 +139,9 @@ pub(super) struct Loads {
     queue: VecDeque<Job>,
     tasks: JoinSet<Ran>,
     running: BTreeMap<Id, RunningJob>,
-    /// The registries from which nothing could be had the last time. Jobs that ask them wait for each other, and no
-    /// other job for them.
-    silent: BTreeSet<String>,
+    /// The registries that were asked, and whether anything could be had from them the last time. Jobs that ask those
+    /// from which nothing could wait for each other, and no other job for them.
+    registries: BTreeMap<String, bool>,
 }
 
 impl Loads {
@@ -150,7 +153,7 @@ impl Loads {
             queue: VecDeque::new(),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
-            silent: BTreeSet::new(),
+            registries: BTreeMap::new(),
         }
     }
 
@@ -280,10 +283,12 @@ impl Loads {
         for gathered in read.into_iter().flatten() {
             for (image, pulled) in &gathered.images {
                 // What it answers about one repository says nothing of the others.
-                match pulled.as_ref().is_err_and(|unread| unread.silent) {
-                    true => drop(self.silent.insert(image.registry.clone())),
-                    false => drop(self.silent.remove(&image.registry)),
+                let silent = pulled.as_ref().is_err_and(|unread| unread.silent);
+                // Policies come and go: where so many were asked, most are asked no more.
+                if self.registries.len() >= REGISTRIES {
+                    self.registries.clear();
                 }
+                self.registries.insert(image.registry.clone(), !silent);
             }
         }
         if !self.queue.iter().any(|other| other.name == job.name) {

@@ -3,22 +3,18 @@
 
 use crate::policies::components::Components;
 use crate::policies::kept::Asker;
-use futures::{StreamExt as _, stream};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use transom_artifacts::Location;
+use transom_artifacts::{Location, Unread};
 use transom_core::backoff;
 use transom_core::catalogue::MovedTag;
+use transom_core::policy::component::Image;
 
 /// How long a registry may take to say what a tag means.
 const LONGEST: Duration = Duration::from_secs(15);
-/// How many tags are asked for at once: one, so that pulls and looks at one registry together leave a process for
-/// another one.
-const AT_ONCE: usize = 1;
 
 /// When the first look is at the latest: until then a moved tag is missing in the status, as if it had returned.
 const FIRST: Duration = Duration::from_secs(30);
@@ -99,32 +95,46 @@ impl Drop for Tags {
     }
 }
 
+/// Asks for one tag at a time, so that pulls and looks at one registry together leave a process for another one. Of a
+/// registry that gave nothing no more tags are asked for in this look: it may take as long for each of them.
 async fn ask(components: Components, tags: Vec<Tag>) -> TagAnswers {
-    let components = Arc::new(components);
-    let one = |tag: Tag| {
-        let components = Arc::clone(&components);
-        async move {
-            let moved = timeout(LONGEST, check_tag(components, tag.clone())).await;
-            Some((tag, moved.ok().flatten()?))
+    let (mut answers, mut silent) = (TagAnswers::new(), BTreeSet::new());
+    for tag in tags {
+        let Some(image) = tag.component.image().cloned() else {
+            continue;
+        };
+        if silent.contains(&image.registry) {
+            continue;
         }
-    };
-    let all = stream::iter(tags).map(one).buffer_unordered(AT_ONCE);
-    all.filter_map(std::future::ready).collect().await
+        match timeout(LONGEST, check_tag(&components, &tag, &image)).await {
+            Ok(Ok(Some(moved))) => drop(answers.insert(tag, moved)),
+            Ok(Ok(None)) => {}
+            Ok(Err(unread)) if !unread.silent => {}
+            Ok(Err(_)) | Err(_) => drop(silent.insert(image.registry)),
+        }
+    }
+    answers
 }
 
-/// Whether one tag moved; `None` when that is not known.
-async fn check_tag(components: Arc<Components>, tag: Tag) -> Option<Option<MovedTag>> {
-    let image = tag.component.image()?.clone();
+/// Whether one tag moved; `None` when it is not known by which manifest it was pulled.
+async fn check_tag(
+    components: &Components,
+    tag: &Tag,
+    image: &Image,
+) -> Result<Option<Option<MovedTag>>, Unread> {
     let pulled = match &tag.pulled {
-        Some(pulled) => pulled.clone(),
-        None => recorded(&components, tag.clone()).await?,
+        Some(pulled) => Some(pulled.clone()),
+        None => recorded(components, tag.clone()).await,
     };
-    let now = components.images()?.resolve(&image).await.ok()?;
-    Some((now != pulled).then(|| MovedTag {
+    let (Some(pulled), Some(images)) = (pulled, components.images()) else {
+        return Ok(None);
+    };
+    let now = images.resolve(image).await?;
+    Ok(Some((now != pulled).then(|| MovedTag {
         component: tag.component.to_string(),
         pulled,
         now,
-    }))
+    })))
 }
 
 /// The manifest by which a tag was pulled, as the cache has it.
@@ -143,7 +153,9 @@ async fn recorded(components: &Components, tag: Tag) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_artifacts::Sources;
+    use crate::policies::images::Images;
+    use crate::policies::kept::KeptComponents;
+    use transom_artifacts::{Base, Sources};
 
     #[tokio::test]
     async fn the_first_look_is_soon_and_the_next_ones_are_as_far_apart_as_asked() {
@@ -164,5 +176,37 @@ mod tests {
         }
         assert_eq!(looks, 1);
         assert!(wait(&tags) > Some(FIRST * 10));
+    }
+
+    #[tokio::test]
+    async fn a_registry_that_gives_nothing_is_asked_for_one_tag_of_a_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = folder.path().join("asked");
+        let gone = r#"{"reason": "RegistryUnavailable", "message": "no", "silent": true}"#;
+        let unfit = r#"{"reason": "ComponentNotFound", "message": "no"}"#;
+        let script = format!(
+            "echo \"$*\" >> {}; case \"$*\" in *gone*) echo '{gone}';; *lost*) echo '{unfit}';; *) echo '{}';; esac",
+            asked.display(),
+            r#"{"manifest": "sha256:b"}"#
+        );
+        let words = ["sh", "-c", &script, "sh"].map(Into::into);
+        let components = Components::new(&Sources::default())
+            .pulling(Images::new(words.to_vec()), KeptComponents::default());
+        let tag = |at: &str| Tag {
+            component: Location::parse(&format!("oci:{at}"), &Base::Nowhere).unwrap(),
+            digest: None,
+            pulled: Some("sha256:a".to_owned()),
+        };
+        let tags = [
+            "gone.example/a:v1",
+            "gone.example/b:v1",
+            "here.example/lost:v1",
+            "here.example/moved:v1",
+        ];
+        let answers = ask(components, tags.map(tag).to_vec()).await;
+        assert_eq!(answers.len(), 1);
+        assert!(answers[&tag(tags[3])].is_some());
+        let asked = std::fs::read_to_string(asked).unwrap();
+        assert_eq!(asked.lines().count(), 3, "{asked}");
     }
 }

@@ -80,18 +80,34 @@ impl Loads {
         }
     }
 
-    /// Whether registries may be asked for a job. One registry gets few of the processes, and all that gave nothing the
-    /// last time get one together, so that the others have theirs.
+    /// Whether registries may be asked for a job. One registry gets few of the processes: one until it has given
+    /// something, so that some that are slow hold up no others. Once one is known to give something, another process is
+    /// left for it. All that gave nothing the last time get one together.
     fn may_pull(&self, job: &Job) -> bool {
         let running = self.running.values();
         let pulling: Vec<_> = running
             .filter(|running| running.kind == JobKind::Pulling)
             .map(|running| &running.registries)
             .collect();
-        let is_silent = |asked: &BTreeSet<String>| !asked.is_disjoint(&self.silent);
+        let known = |asked: &BTreeSet<String>| asked.iter().all(|one| self.gave(one) == Some(true));
+        let is_silent =
+            |asked: &BTreeSet<String>| asked.iter().any(|one| self.gave(one) == Some(false));
         let is_same = |asked: &&&BTreeSet<String>| !asked.is_disjoint(&job.registries);
         let same = pulling.iter().filter(is_same).count();
         let waits = is_silent(&job.registries) && pulling.iter().any(|asked| is_silent(asked));
-        pulling.len() < PULLING && same < READING && !waits
+        if pulling.len() >= PULLING || waits {
+            return false;
+        }
+        if known(&job.registries) {
+            return same < READING;
+        }
+        let left = usize::from(self.registries.values().any(|gave| *gave));
+        let unknown = pulling.iter().filter(|asked| !known(asked)).count();
+        same == 0 && unknown < PULLING - left
+    }
+
+    /// Whether anything could be had from a registry the last time; `None` for one that was not asked yet.
+    fn gave(&self, registry: &str) -> Option<bool> {
+        self.registries.get(registry).copied()
     }
 }

@@ -428,7 +428,7 @@ async fn a_silent_registry_holds_up_no_other_one() {
     for (name, registry) in [
         ("a", "one"),
         ("b", "one"),
-        ("c", "one"),
+        ("c", "two"),
         ("d", "two"),
         ("e", "good"),
     ] {
