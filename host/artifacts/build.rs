@@ -1,6 +1,6 @@
 //! Puts the components under `target/guests` into the binary as `builtin:<name>`, with their digests: a start needs all
 //! of these, and hashing some megabytes takes longer than what else it does. Never builds one: without them the table
-//! is empty, and `builtin:` answers with the command that makes them.
+//! is empty, and `builtin:` answers with the command that makes them. Warns when only some of them are there.
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -32,21 +32,31 @@ const BUILTIN: [&str; 18] = [
 fn main() -> io::Result<()> {
     let folder = guests_folder()?;
     let mut table = String::from("&[");
+    let mut missing = Vec::new();
     for name in BUILTIN {
         let file = folder.join(format!("{name}.wasm"));
         println!("cargo::rerun-if-changed={}", file.display());
-        if file.is_file() {
-            let digest = Sha256::digest(fs::read(&file)?);
-            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            // A newline keeps the generated table readable in an editor.
-            let _ = write!(
-                table,
-                "\n    ({name:?}, \"sha256:{digest}\", include_bytes!({:?})),",
-                file.display().to_string()
-            );
+        if !file.is_file() {
+            missing.push(name);
+            continue;
         }
+        let digest = Sha256::digest(fs::read(&file)?);
+        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        // A newline keeps the generated table readable in an editor.
+        let _ = write!(
+            table,
+            "\n    ({name:?}, \"sha256:{digest}\", include_bytes!({:?})),",
+            file.display().to_string()
+        );
     }
     table.push_str("\n]");
+    // None at all is how tests are built that need none.
+    if !missing.is_empty() && missing.len() < BUILTIN.len() {
+        println!(
+            "cargo::warning=this binary lacks the guests {}: run `cargo xtask guests`",
+            missing.join(", ")
+        );
+    }
     println!("cargo::rerun-if-env-changed=CARGO_TARGET_DIR");
     fs::write(set("OUT_DIR")?.join("builtin.rs"), table)
 }

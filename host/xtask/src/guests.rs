@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Build only these, by component or package name
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
+    /// Build only the guests that ship, no fixtures of tests
+    #[arg(long, conflicts_with = "names")]
+    shipped: bool,
 }
 
 impl Args {
@@ -27,6 +30,7 @@ impl Args {
             .filter(|guest| !guest.fixture || guest.name() == fixture);
         Self {
             names: wanted.map(|guest| guest.package.clone()).collect(),
+            shipped: false,
         }
     }
 }
@@ -34,7 +38,7 @@ impl Args {
 /// Builds the chosen guests; prints one line for each.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = workspace::read()?;
-    let wanted = chosen(&workspace.guests, &args.names)?;
+    let wanted = chosen(&workspace.guests, args)?;
     if wanted.is_empty() {
         progress::say(
             "no guest to build: no package under guest/ or tests/fixtures/ has crate type cdylib",
@@ -60,12 +64,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The guests of these names; all of them when no name is given.
-fn chosen<'a>(guests: &'a [Guest], names: &[String]) -> Result<Vec<&'a Guest>> {
-    if names.is_empty() {
-        return Ok(guests.iter().collect());
+/// The guests of these names, or those that ship; all of them when nothing is chosen.
+fn chosen<'a>(guests: &'a [Guest], args: &Args) -> Result<Vec<&'a Guest>> {
+    if args.names.is_empty() {
+        let wanted = guests
+            .iter()
+            .filter(|guest| !(args.shipped && guest.fixture));
+        return Ok(wanted.collect());
     }
-    names.iter().map(|name| find(guests, name)).collect()
+    args.names.iter().map(|name| find(guests, name)).collect()
 }
 
 fn find<'a>(guests: &'a [Guest], name: &str) -> Result<&'a Guest> {
@@ -183,7 +190,21 @@ fn package_of(id: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
+    use std::collections::BTreeSet;
     use std::time::{Duration, SystemTime};
+
+    /// The words after `cargo xtask guests`.
+    #[derive(clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Words {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parsed<'a>(words: impl IntoIterator<Item = &'a str>) -> Args {
+        Words::try_parse_from(words).unwrap().args
+    }
 
     fn guests() -> Vec<Guest> {
         vec![
@@ -201,18 +222,38 @@ mod tests {
     #[test]
     fn a_name_selects_by_component_or_package() {
         let guests = guests();
-        let names = |wanted: &[&str]| -> Result<Vec<String>> {
-            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
-            Ok(chosen(&guests, &wanted)?
+        let names = |words: &[&str]| -> Result<Vec<String>> {
+            Ok(chosen(&guests, &parsed(words.iter().copied()))?
                 .iter()
                 .map(|guest| guest.name().to_owned())
                 .collect())
         };
         assert_eq!(names(&[]).unwrap(), ["taints", "loops"]);
-        assert_eq!(names(&["transom-taints"]).unwrap(), ["taints"]);
-        assert_eq!(names(&["loops", "taints"]).unwrap(), ["loops", "taints"]);
-        let error = names(&["nope"]).unwrap_err().to_string();
+        assert_eq!(names(&["--shipped"]).unwrap(), ["taints"]);
+        assert_eq!(names(&["--names", "transom-taints"]).unwrap(), ["taints"]);
+        let both = names(&["--names", "loops,taints"]).unwrap();
+        assert_eq!(both, ["loops", "taints"]);
+        let error = names(&["--names", "nope"]).unwrap_err().to_string();
         assert_eq!(error, "no guest `nope`; known guests: taints, loops");
+    }
+
+    /// `transom validate policies` ends the build of the image when a guest is missing.
+    #[test]
+    fn the_image_is_built_with_the_guests_that_are_built_in() {
+        let dockerfile = include_str!("../../deploy/Dockerfile");
+        let (_, words) = dockerfile.split_once("cargo xtask guests").unwrap();
+        let args = parsed(words.lines().next().unwrap().split_whitespace());
+        let guests = workspace::read().unwrap().guests;
+        let built = chosen(&guests, &args).unwrap();
+        let built: BTreeSet<&str> = built.iter().map(|guest| guest.name()).collect();
+        let (_, table) = include_str!("../../artifacts/build.rs")
+            .split_once("const BUILTIN")
+            .and_then(|(_, rest)| rest.split_once('='))
+            .unwrap();
+        let table = table.split_once("];").unwrap().0;
+        let built_in: BTreeSet<&str> = table.split('"').skip(1).step_by(2).collect();
+        assert!(built_in.contains("taints"), "{built_in:?}");
+        assert_eq!(built, built_in);
     }
 
     #[test]
