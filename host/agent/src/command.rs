@@ -167,7 +167,7 @@ fn completion(shell: clap_complete::Shell, screen: &Screen) -> CommandEnd {
     CommandEnd::Right
 }
 
-/// The CustomResourceDefinition of the kind `FleetPolicy`, as it lies in `host/deploy/crd.yaml`.
+/// The CustomResourceDefinition of the kind `FleetPolicy`, as it lies in `host/deploy/base/crd.yaml`.
 fn crd() -> String {
     let order = ["apiVersion", "kind", "metadata", "spec"];
     let definition = to_yaml_in_order(&transom_api::crd::policy(), &order);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_committed_crd_matches_the_generated_one() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crd.yaml");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/base/crd.yaml");
         let committed = std::fs::read_to_string(path).unwrap();
         assert!(committed == super::crd(), "run `cargo xtask deploy`");
     }

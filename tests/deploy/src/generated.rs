@@ -16,6 +16,8 @@ use transom_e2e::program;
 const POLICIES: [&str; 2] = ["built-in-taints", "external-managed-kubeconfig"];
 const BOTH: &str = "both";
 const NONE: &str = "none";
+/// What the chart may install of them.
+pub const INSTALLS: [&str; 4] = [BOTH, POLICIES[0], POLICIES[1], NONE];
 /// The folder of the dashboards.
 const DASHBOARDS: &str = "host/deploy/monitoring/dashboards";
 /// The flags of `transom run` in both ways of installing that affect permissions.
@@ -44,12 +46,10 @@ pub struct Generated {
 /// When the binary cannot be built or fails, or a policy cannot be read.
 pub fn all() -> Result<Vec<Generated>> {
     let crd = rendered::said(Command::new(program::binary()?).arg("crd"))?;
-    let approval = read("host/deploy/approval.yaml")?;
+    let approval = read("host/deploy/base/approval.yaml")?;
     let mut all = vec![
-        Generated::new("host/deploy/crd.yaml", &crd),
         Generated::new("host/deploy/base/crd.yaml", &crd),
         Generated::new("host/deploy/chart/crds/crd.yaml", &crd),
-        Generated::new("host/deploy/base/approval.yaml", &approval),
         Generated::new("host/deploy/chart/templates/approval.yaml", &approval),
         Generated::new("host/docs/reasons.md", &reasons()?),
         Generated::new(METRICS, &metrics_page(&read(METRICS)?)?),
@@ -68,7 +68,10 @@ pub fn all() -> Result<Vec<Generated>> {
         ("watch", true),
         ("strict", true),
     ] {
-        for policies in [BOTH, POLICIES[0], POLICIES[1], NONE] {
+        for policies in INSTALLS {
+            if reads == "strict" && !reads_secrets(policies) {
+                continue;
+            }
             let text = rbac(policies, reads, read_only)?;
             let end = if read_only { "-read-only" } else { "" };
             all.push(Generated::new(
@@ -87,6 +90,12 @@ pub fn all() -> Result<Vec<Generated>> {
         }
     }
     Ok(all)
+}
+
+/// Whether one of the policies reads Secrets. Where none does, the permissions do not depend on how Secrets are read,
+/// and the chart installs those of `watch`.
+fn reads_secrets(policies: &str) -> bool {
+    [BOTH, POLICIES[1]].contains(&policies)
 }
 
 /// Rules and dashboards of `host/deploy/monitoring`, in the form for both ways of installing.
@@ -151,8 +160,11 @@ fn read(path: &str) -> Result<String> {
         .with_context(|| format!("failed to read `{path}`"))
 }
 
-/// The output of `transom rbac`, with a header line.
-fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
+/// The output of `transom rbac` for one of [`INSTALLS`], with a header line.
+///
+/// # Errors
+/// With the error of the agent.
+pub fn rbac(policies: &str, reads: &str, read_only: bool) -> Result<String> {
     let mut flags = [
         &["--name", "transom"],
         &INSTALLED[..],

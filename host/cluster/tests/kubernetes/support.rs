@@ -60,7 +60,7 @@ async fn prepare(cluster: &Cluster) -> Result<()> {
     cluster.install_crds(&KINDS).await?;
     cluster
         .objects()
-        .apply_manifest(include_str!("../../../deploy/crd.yaml"))
+        .apply_manifest(include_str!("../../../deploy/base/crd.yaml"))
         .await?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     cluster.objects().apply_manifest(RIGHTS).await?;

@@ -26,7 +26,7 @@ use transom_test_cluster::{Cluster, Objects, Shared, wait};
 const DEADLINE: Duration = Duration::from_secs(300);
 /// The path of policies.
 const PATH: &str = "/apis/transom.dev/v1alpha1/fleetpolicies";
-const CRD: &str = include_str!("../../../../host/deploy/crd.yaml");
+const CRD: &str = include_str!("../../../../host/deploy/base/crd.yaml");
 
 /// The cluster without policies, for one test at a time: a policy belongs to no namespace.
 async fn cluster() -> Result<(

@@ -55,7 +55,7 @@ async fn the_base_applies_and_the_agent_runs_as_documented() -> Result<()> {
     let base = folder("base").display().to_string();
     apply(
         &cluster,
-        &["--filename", &folder("crd.yaml").display().to_string()],
+        &["--filename", &folder("base/crd.yaml").display().to_string()],
     )?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     // A dry run does not create the namespace that the rest needs.
@@ -118,7 +118,7 @@ fn monitoring(cluster: &Cluster) -> Result<Vec<String>> {
 
 /// A changed CRD over the one that helm installed, as host/docs/upgrade.md says.
 fn newer_crd_is_taken(cluster: &Cluster) -> Result<()> {
-    let text = fs::read_to_string(folder("crd.yaml"))?;
+    let text = fs::read_to_string(folder("base/crd.yaml"))?;
     let changed = text.replacen(
         "description: Kind of the objects",
         "description: The kind of the objects",
@@ -368,7 +368,7 @@ async fn the_components_apply() -> Result<()> {
     cluster.install_crds(&CRDS).await?;
     apply(
         &cluster,
-        &["--filename", &folder("crd.yaml").display().to_string()],
+        &["--filename", &folder("base/crd.yaml").display().to_string()],
     )?;
     cluster.wait_for_crd("fleetpolicies.transom.dev").await?;
     let overlay = rendered::overlay(&["strict", "monitoring", "monitoring/dashboards"])?;

@@ -347,6 +347,37 @@ fn permissions_follow_the_installed_policies() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn permissions_for_strict_reads_are_those_that_the_agent_prints() -> Result<()> {
+    let of_rbac = |mut objects: Vec<Value>| {
+        objects.retain(|object| object["apiVersion"] == "rbac.authorization.k8s.io/v1");
+        by_name(objects)
+    };
+    for (installed, read_only) in generated::INSTALLS
+        .map(|one| [(one, false), (one, true)])
+        .as_flattened()
+    {
+        let [taints, kubeconfigs] = ["built-in-taints", "external-managed-kubeconfig"]
+            .map(|policy| [policy, "both"].contains(installed));
+        let set = format!(
+            "secretReads=strict,readOnly={read_only},policies.builtInTaints={taints},policies.externalManagedKubeconfig={kubeconfigs}"
+        );
+        let printed = rendered::objects(&generated::rbac(installed, "strict", *read_only)?)?;
+        assert_eq!(of_rbac(chart(&["--set", &set])?), of_rbac(printed), "{set}");
+    }
+    Ok(())
+}
+
+#[test]
+fn refuses_an_api_server_that_cannot_check_who_approves() -> Result<()> {
+    let error = chart(&["--kube-version", "1.29.9"]).err();
+    assert!(format!("{error:?}").contains("kubeVersion"), "{error:?}");
+    chart(&["--kube-version", "1.30.0"])?;
+    let page = fs::read_to_string(program::root().join("host/docs/install.md"))?;
+    assert!(page.contains("Kubernetes 1.30 or later. "));
+    Ok(())
+}
+
 /// Every `verb group/resource` that is granted.
 fn granted(objects: &[Value]) -> BTreeSet<String> {
     let roles = objects

@@ -11,7 +11,7 @@ use transom_test_cluster::wait;
 
 /// API version and kind of a policy.
 pub(crate) const POLICY: (&str, &str) = (transom_api::API_VERSION, transom_api::KIND);
-const CRD: &str = include_str!("../../../../host/deploy/crd.yaml");
+const CRD: &str = include_str!("../../../../host/deploy/base/crd.yaml");
 const CRD_NAME: &str = "fleetpolicies.transom.dev";
 const SHIPPED: &str = include_str!("../../../../policies/external-managed-kubeconfig/policy.yaml");
 const TAINTS: &str = include_str!("../../../../policies/built-in-taints/policy.yaml");

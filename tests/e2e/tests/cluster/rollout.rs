@@ -16,7 +16,7 @@ use transom_e2e::program;
 use transom_test_cluster::{User, wait};
 
 const NAME: &str = "external-managed-kubeconfig";
-pub(crate) const APPROVAL: &str = include_str!("../../../../host/deploy/approval.yaml");
+pub(crate) const APPROVAL: &str = include_str!("../../../../host/deploy/base/approval.yaml");
 /// What the tests add to the objects of the policy.
 pub(crate) const TEAM: &str = "example.com/team";
 pub(crate) const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
