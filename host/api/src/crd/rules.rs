@@ -112,6 +112,7 @@ fn bounds() -> Vec<(String, Value)> {
         ("spec.onFailure", of_on_failure()),
         ("spec.budget", of_budget()),
         ("spec.rollout", of_rollout()),
+        ("spec", of_replaced()),
     ];
     let of_place = |(place, fields): (&str, Vec<(&str, Value)>)| -> Vec<_> {
         let fields = fields.into_iter();

@@ -150,4 +150,8 @@ t /spec/own {"keepUntilAbsent": ["x"]}
 t /spec/own {"labels": {"a": "b"}}
 t /spec/own {"annotations": {"a": "b"}}
 t /spec/grant/write/1 {"target": "primary", "verbs": ["patch"], "fields": ["spec.taints"], "taintKeys": ["a"]}
+t /spec/replaces [{"lease": ""}]
+t /spec/replaces [{"lease": "A controller"}]
+t /spec/replaces [{"lease": "a..b"}]
+t /spec/replaces [{"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}, {"lease": "a"}]
 "#;

@@ -191,6 +191,14 @@ pub(super) fn of_rollout() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Those of the controllers that a policy replaces.
+pub(super) fn of_replaced() -> Vec<(&'static str, Value)> {
+    vec![
+        ("replaces", json!({"maxItems": FEW})),
+        ("replaces[].lease", text(DOMAIN, DATA_KEY)),
+    ]
+}
+
 /// Those of what becomes of what was applied while a guest fails.
 pub(super) fn of_on_failure() -> Vec<(&'static str, Value)> {
     let most = json!({"maximum": OnFailureSpec::MAX_STALE_AFTER_SECONDS});
