@@ -1,5 +1,6 @@
-//! Whether the holder of a token may get a path: asks the API server, and caches the answer for a minute.
-//! Keeps only a digest of the token.
+//! Whether the holder of a token may get a path: asks the API server, and caches the answer for a minute. While the
+//! API server does not answer, who was allowed stays so for a quarter of an hour: an outage of it must not end the
+//! metrics that report it. Keeps only a digest of the token.
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -10,16 +11,21 @@ use kube::api::{Api, PostParams};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 use transom_core::share::lock::MutexExt as _;
 
 /// How long an answer stays in the cache.
 const BELIEVED: Duration = Duration::from_secs(60);
+/// For how long the last answer counts while the API server gives none, if it was `Allowed`.
+const ALLOWED: Duration = Duration::from_secs(15 * 60);
 /// The most answers in the cache.
 const REMEMBERED: usize = 256;
 /// How long the API server may take for one question.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same where the last answer counts: Prometheus waits for ten seconds for all.
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 /// How many questions are sent at a time, so that a client with unknown tokens does not burden the API server.
 const AT_ONCE: usize = 4;
 
@@ -62,6 +68,10 @@ impl Reviews {
         if let Some(access) = self.remembered(&question) {
             return access;
         }
+        let patience = match self.was_allowed(&question) {
+            true => SHORT_PATIENCE,
+            false => PATIENCE,
+        };
         let asked = async {
             let _room = self.room.acquire().await.ok()?;
             // A concurrent call may have got the answer meanwhile.
@@ -70,13 +80,17 @@ impl Reviews {
                 None => self.ask(token, path).await.ok(),
             }
         };
-        let access = tokio::time::timeout(PATIENCE, asked).await.ok().flatten();
-        let Some(access) = access else {
-            return Access::Unknown;
-        };
-        let answers = &mut self.answers.locked();
-        remember(answers, question, access, Instant::now());
-        access
+        let access = timeout(patience, asked).await.ok().flatten();
+        match access {
+            Some(access) => {
+                let answers = &mut self.answers.locked();
+                remember(answers, question, access, Instant::now());
+                access
+            }
+            // Meanwhile a concurrent call may have heard that it is denied.
+            None if self.was_allowed(&question) => Access::Allowed,
+            None => Access::Unknown,
+        }
     }
 
     fn remembered(&self, question: &AccessDigest) -> Option<Access> {
@@ -84,6 +98,13 @@ impl Reviews {
         answer
             .filter(|(since, _)| since.elapsed() < BELIEVED)
             .map(|(_, access)| access)
+    }
+
+    /// Whether the last answer counts while the API server gives none.
+    fn was_allowed(&self, question: &AccessDigest) -> bool {
+        let answers = self.answers.locked();
+        let last = answers.get(question);
+        last.is_some_and(|(since, access)| *access == Access::Allowed && since.elapsed() < ALLOWED)
     }
 
     async fn ask(&self, token: &str, path: &str) -> kube::Result<Access> {
@@ -128,18 +149,25 @@ fn question(token: &str, path: &str) -> AccessDigest {
         .into()
 }
 
-/// Caches an answer; removes expired answers, and then the oldest ones.
+/// Caches an answer instead of the one before; removes expired answers, and then the oldest ones, first those of who may
+/// not get anything.
 fn remember(
     answers: &mut BTreeMap<AccessDigest, (Instant, Access)>,
     question: AccessDigest,
     access: Access,
     now: Instant,
 ) {
-    answers.retain(|_, (since, _)| now.saturating_duration_since(*since) < BELIEVED);
+    answers.retain(|_, (since, access)| {
+        let lasts = match access {
+            Access::Allowed => ALLOWED,
+            _ => BELIEVED,
+        };
+        now.saturating_duration_since(*since) < lasts
+    });
     while answers.len() >= REMEMBERED {
         let oldest = answers
             .iter()
-            .min_by_key(|(_, (since, _))| *since)
+            .min_by_key(|(_, (since, access))| (*access == Access::Allowed, *since))
             .map(|(question, _)| *question);
         oldest.map(|question| answers.remove(&question));
     }
@@ -163,31 +191,109 @@ fn may_get(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use tokio::time::advance;
+    use tower::service_fn;
 
     #[test]
     fn caches_answers_for_a_while_and_up_to_a_bound() {
         let (mut answers, start) = (BTreeMap::new(), Instant::now());
-        for number in 0..1_000u64 {
-            let now = start + Duration::from_millis(number);
-            remember(
-                &mut answers,
-                question(&number.to_string(), "/metrics"),
-                Access::Allowed,
-                now,
-            );
+        let mut heard = |token: &str, access, at: Duration| {
+            let (question, now) = (question(token, "/metrics"), start + at);
+            remember(&mut answers, question, access, now);
+            answers.clone()
+        };
+        let has =
+            |answers: &BTreeMap<_, _>, token| answers.contains_key(&question(token, "/metrics"));
+        heard("allowed", Access::Allowed, Duration::ZERO);
+        let mut all = BTreeMap::new();
+        for number in 1..1_000 {
+            let at = Duration::from_millis(number);
+            all = heard(&number.to_string(), Access::Forbidden, at);
         }
-        assert_eq!(answers.len(), REMEMBERED);
+        assert_eq!(all.len(), REMEMBERED);
+        assert!(has(&all, "999") && !has(&all, "1"));
         assert!(
-            answers.contains_key(&question("999", "/metrics"))
-                && !answers.contains_key(&question("0", "/metrics"))
+            has(&all, "allowed"),
+            "others end no answer that may be needed"
         );
-        remember(
-            &mut answers,
-            question("late", "/metrics"),
-            Access::Forbidden,
-            start + 2 * BELIEVED,
+        let all = heard("late", Access::Unauthenticated, 2 * BELIEVED);
+        assert!(all.len() == 2 && has(&all, "allowed"));
+        let all = heard("later", Access::Allowed, ALLOWED);
+        assert_eq!(all.len(), 1);
+    }
+
+    /// What the API server says about every token, or that it does not answer.
+    #[derive(Clone)]
+    struct Said(Arc<Mutex<Option<Access>>>);
+
+    impl Said {
+        fn reviews(&self) -> Reviews {
+            let said = self.clone();
+            let answer = move |request: Request<Body>| {
+                let said = said.clone();
+                async move {
+                    let Some(access) = *said.0.locked() else {
+                        return std::future::pending().await;
+                    };
+                    let body = match request.uri().path().ends_with("tokenreviews") {
+                        true => {
+                            json!({"authenticated": access != Access::Unauthenticated, "user": {}})
+                        }
+                        false => json!({"allowed": access == Access::Allowed}),
+                    };
+                    let body = json!({"spec": {}, "status": body}).to_string();
+                    Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes())))
+                }
+            };
+            Reviews::new(Client::new(service_fn(answer), "default"))
+        }
+
+        fn says(&self, access: Option<Access>) {
+            *self.0.locked() = access;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_allowed_stays_so_for_a_quarter_of_an_hour_without_an_answer() {
+        let said = Said(Arc::default());
+        let reviews = said.reviews();
+        let asked = async |token: &str| {
+            let began = Instant::now();
+            (reviews.may(token, "/metrics").await, began.elapsed())
+        };
+        said.says(Some(Access::Allowed));
+        assert_eq!(asked("a").await.0, Access::Allowed);
+        let since = Instant::now();
+        said.says(Some(Access::Forbidden));
+        assert_eq!(asked("b").await.0, Access::Forbidden);
+        said.says(None);
+        advance(BELIEVED).await;
+        assert_eq!(asked("a").await, (Access::Allowed, SHORT_PATIENCE));
+        assert_eq!(asked("b").await, (Access::Unknown, PATIENCE), "was denied");
+        assert_eq!(
+            asked("c").await,
+            (Access::Unknown, PATIENCE),
+            "was never allowed"
         );
-        assert_eq!(answers.len(), 1);
+        advance(ALLOWED - since.elapsed() - 2 * SHORT_PATIENCE).await;
+        assert_eq!(asked("a").await.0, Access::Allowed);
+        // It ends while the API server is waited for.
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(asked("a").await.0, Access::Unknown);
+        // A denial ends it at once, however long ago the token was allowed.
+        said.says(Some(Access::Allowed));
+        assert_eq!(asked("a").await.0, Access::Allowed);
+        advance(BELIEVED).await;
+        said.says(Some(Access::Unauthenticated));
+        assert_eq!(asked("a").await.0, Access::Unauthenticated);
+        said.says(None);
+        advance(BELIEVED).await;
+        assert_eq!(asked("a").await.0, Access::Unknown);
     }
 
     #[test]
