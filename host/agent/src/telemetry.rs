@@ -226,9 +226,10 @@ fn is_within_limit(policy: &Arc<str>, bytes: usize) -> bool {
     verdict.told
 }
 
-/// Sets how many policies have an active revision, and how many policies or places with policies are refused.
-pub(crate) fn policies(loaded: usize, refused: usize) {
-    metrics::count(|meters| meters.policies(loaded, refused));
+/// Sets how many policies have an active revision, how many policies or places with policies are refused, and how many
+/// have a candidate that waits for an approval.
+pub(crate) fn policies(loaded: usize, refused: usize, awaiting_approval: usize) {
+    metrics::count(|meters| meters.policies(loaded, refused, awaiting_approval));
 }
 
 /// Counts the policies that replace a controller which still runs.

@@ -60,6 +60,7 @@ impl Metric {
             REQUESTS,
             WATCH_RESTARTS,
             WATCH_OBJECTS,
+            WATCHES_FAILING,
         ];
         rare.contains(self)
     }
@@ -129,6 +130,8 @@ metrics! {
         "Primaries by the state and reason of their last reconcile; reported by the leader.";
     OVERDUE: Gauge, "transom_primaries_overdue", "primaries", ["policy", "state", "reason"],
         "Primaries that are held or waiting for longer than expected; reported by the leader.";
+    KUBECONFIGS_FAILING: Gauge, "transom_kubeconfigs_failing", "primaries", [],
+        "Primaries whose last reconcile failed under a policy that copies kubeconfigs; reported by the leader.";
     RECONCILES: Counter, "transom_reconciles_total", "reconciles", ["policy", "cause", "state"],
         "Reconciles by their cause and the resulting state.";
     CAUSE_TO_WRITTEN: Histogram(WRITTEN_SECONDS), "transom_cause_to_written_seconds", "seconds", ["policy"],
@@ -166,9 +169,12 @@ metrics! {
         "Watches that ended early or could not be started.";
     WATCH_OBJECTS: Gauge, "transom_watch_objects", "objects", ["connection", "kind"],
         "Watched objects in the in-memory store.";
+    WATCHES_FAILING: Gauge, "transom_watches_failing", "watches", ["connection", "kind", "reason"],
+        "Watches that cannot be followed now: what is known of their objects grows old.";
     // The agent itself.
     POLICIES: Gauge, "transom_policies", "policies", ["status"],
         "Policies by status: Loaded have an active revision, Refused have a newer revision that was rejected, \
+         AwaitingApproval have a candidate whose plan a person has to approve, \
          Conflicting replace a controller that still runs; a policy can be several.";
     LEADING: Gauge, "transom_leading", "0 or 1", [], "Whether this replica is the leader, which alone writes.";
     BUILD: Gauge, "transom_build_info", "1", ["version"], "The version that runs.";

@@ -274,13 +274,6 @@ impl Candidate {
             effect: counted.to_string(),
             count: count(counted.primaries),
         });
-        let waits = matches!(
-            self.reason,
-            KnownReason::ApprovalRequired
-                | KnownReason::PlanChanged
-                | KnownReason::LimitReached
-                | KnownReason::ApprovalForbidden
-        );
         let id = self.revision.id();
         CandidateStatus {
             id: short(&id),
@@ -291,8 +284,19 @@ impl Candidate {
             primaries: trial.map(|trial| count(trial.plan.primaries.total)),
             changed: trial.map(|trial| count(trial.plan.primaries.would_change)),
             effects: effects.take(MAX_LISTED).collect(),
-            approve: trial.filter(|_| waits).map(|trial| approval(&id, trial)),
+            approve: trial
+                .filter(|_| self.awaits_approval())
+                .map(|trial| approval(&id, trial)),
         }
+    }
+
+    /// Whether it waits for a person who approves its plan.
+    pub fn awaits_approval(&self) -> bool {
+        use KnownReason::{ApprovalForbidden, ApprovalRequired, LimitReached, PlanChanged};
+        matches!(
+            self.reason,
+            ApprovalRequired | PlanChanged | LimitReached | ApprovalForbidden
+        )
     }
 }
 

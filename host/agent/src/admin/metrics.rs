@@ -48,7 +48,7 @@ fn of_snapshot(snapshot: &Snapshot) -> Vec<MetricFamily> {
     all
 }
 
-fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 6] {
+fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 7] {
     let (policies, counts) = (snapshot.policies.iter(), snapshot.primaries.iter());
     let left = policies
         .clone()
@@ -60,6 +60,7 @@ fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 6] {
         (labels, count as f64)
     };
     let primaries = counts.clone().map(|one| row(one, one.primaries));
+    let failing = of_copies(snapshot).map(|one| one.primaries).sum::<usize>();
     // A row for each reason for which a primary is held or waits, even when none is overdue.
     let waiting = counts.filter(|one| matches!(one.state, State::Held | State::Waiting));
     let overdue = waiting.map(|one| row(one, one.overdue));
@@ -69,10 +70,24 @@ fn of_policies(snapshot: &Snapshot) -> [MetricFamily; 6] {
         family(&metrics::QUEUE, left),
         family(&metrics::QUEUE_OLDEST, oldest),
         family(&metrics::PRIMARIES, primaries),
+        family(
+            &metrics::KUBECONFIGS_FAILING,
+            [(Vec::new(), failing as f64)],
+        ),
         family(&metrics::OVERDUE, overdue),
         family(&metrics::EXPIRY, expiry),
         family(&metrics::CALL_USAGE, used),
     ]
+}
+
+/// What fails under policies that copy kubeconfigs.
+fn of_copies(snapshot: &Snapshot) -> impl Iterator<Item = &PrimaryCount> {
+    let counts = snapshot.primaries.iter();
+    let failed = counts.filter(|one| one.state == State::Failed);
+    failed.filter(|one| {
+        let mut policies = snapshot.policies.iter();
+        policies.any(|policy| policy.copies && policy.policy == one.policy)
+    })
 }
 
 /// How much of each budget a policy uses, in three percentiles.
@@ -87,8 +102,9 @@ fn used(one: &PolicySnapshot) -> impl Iterator<Item = (Vec<String>, f64)> {
 }
 
 /// Requests and watches of API servers.
-fn of_servers(servers: &[ServerSnapshot]) -> [MetricFamily; 3] {
+fn of_servers(servers: &[ServerSnapshot]) -> [MetricFamily; 4] {
     let (mut requests, mut watches) = (Vec::new(), BTreeMap::<_, (u64, usize)>::new());
+    let mut failing = BTreeMap::<_, usize>::new();
     for server in servers {
         let row = |(verb, purpose, count): &(RequestVerb, Purpose, u64)| {
             let labels = labels([&server.name, verb.as_str(), purpose.as_str()]);
@@ -99,14 +115,20 @@ fn of_servers(servers: &[ServerSnapshot]) -> [MetricFamily; 3] {
             let of = labels([&server.name, &watch.scope.kind]);
             let sum = watches.entry(of).or_default();
             *sum = (sum.0 + watch.restarts, sum.1 + watch.objects);
+            if let Some((reason, _)) = &watch.failure {
+                let of = labels([&server.name, &watch.scope.kind, reason.as_str()]);
+                *failing.entry(of).or_default() += 1;
+            }
         }
     }
     let restarts = watches.iter().map(|(of, sum)| (of.clone(), sum.0 as f64));
     let objects = watches.iter().map(|(of, sum)| (of.clone(), sum.1 as f64));
+    let failing = failing.into_iter().map(|(of, count)| (of, count as f64));
     [
         family(&metrics::REQUESTS, requests),
         family(&metrics::WATCH_RESTARTS, restarts),
         family(&metrics::WATCH_OBJECTS, objects),
+        family(&metrics::WATCHES_FAILING, failing),
     ]
 }
 
@@ -178,6 +200,7 @@ mod tests {
             "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",percentile=\"50\"} 0.05",
             "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",percentile=\"99\"} 0.1",
             "transom_guest_budget_used_ratio{policy=\"p\",budget=\"memoryBytes\",percentile=\"100\"} 1",
+            "transom_kubeconfigs_failing 1",
             "transom_leading 1",
             "transom_primaries{policy=\"p\",state=\"Applied\",reason=\"InSync\"} 5",
             "transom_primaries{policy=\"p\",state=\"Held\",reason=\"Paused\"} 2",
@@ -190,8 +213,16 @@ mod tests {
             "transom_requests_total{connection=\"hub\",verb=\"list\",purpose=\"lease\"} 7",
             "transom_watch_objects{connection=\"hub\",kind=\"Secret\"} 6",
             "transom_watch_restarts_total{connection=\"hub\",kind=\"Secret\"} 2",
+            "transom_watches_failing{connection=\"hub\",kind=\"Secret\",reason=\"ReadForbidden\"} 1",
         ];
         assert_eq!(series(&sample()), expected);
+    }
+
+    #[test]
+    fn what_fails_under_other_policies_is_no_failing_kubeconfig() {
+        let mut snapshot = sample();
+        snapshot.policies[0].copies = false;
+        assert!(series(&snapshot).contains(&"transom_kubeconfigs_failing 0".to_owned()));
     }
 
     #[test]

@@ -132,12 +132,15 @@ fn state(snapshot: &Snapshot) -> Value {
     });
     let watches = snapshot.servers.iter().flat_map(|server| {
         server.watches.iter().map(|one| {
+            let failure = one.failure.as_ref();
             json!({
                 "connection": server.name,
                 "apiVersion": one.scope.api_version,
                 "kind": one.scope.kind,
                 "namespace": one.scope.namespace,
                 "synced": one.synced,
+                "reason": failure.map(|(reason, _)| reason.as_str()),
+                "message": failure.map(|(_, message)| message),
                 "objects": one.objects,
                 "restarts": one.restarts,
                 "silentSeconds": one.silent_seconds,
@@ -265,9 +268,12 @@ mod tests {
         assert_eq!(state["policies"], json!([policy]));
         let watch = json!({
             "connection": "hub", "apiVersion": "v1", "kind": "Secret", "namespace": "a",
-            "synced": true, "objects": 2, "restarts": 1, "silentSeconds": 0,
+            "synced": true, "reason": null, "message": null, "objects": 2, "restarts": 1, "silentSeconds": 0,
         });
         assert_eq!(state["watches"][0], watch);
+        let failing = &state["watches"][1];
+        assert_eq!(failing["reason"], "ReadForbidden");
+        assert_eq!(failing["message"], "not allowed");
         assert_eq!(state["unready"], Value::Null);
     }
 

@@ -169,7 +169,8 @@ impl Controller {
         }
         self.limits.changed();
         let catalogue = active.catalogue();
-        telemetry::policies(active.loaded().len(), active.refused());
+        let (loaded, waiting) = (active.loaded().len(), active.awaiting_approval());
+        telemetry::policies(loaded, active.refused(), waiting);
         // Called without a change, too: a refusal ends when the active manifest is put back.
         let changed = changes.iter().map(|(policy, _)| &**policy).collect();
         self.catalogue_changed(&catalogue, &changed);

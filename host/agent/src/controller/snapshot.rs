@@ -10,6 +10,7 @@ use std::time::Duration;
 use transom_api::status::UsageStatus;
 use transom_api::{Reason, State};
 use transom_cluster::kubernetes::{Kubernetes, Purpose, RequestVerb, WatchHealth};
+use transom_core::metrics;
 use transom_core::summary;
 use transom_core::work::Key;
 
@@ -50,6 +51,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct PolicySnapshot {
     /// Its name.
     pub(crate) policy: Arc<str>,
+    /// Whether it copies kubeconfigs.
+    pub(crate) copies: bool,
     /// Whether it is suspended.
     pub(crate) suspend: bool,
     /// The digest of the guest that decides.
@@ -113,6 +116,7 @@ impl Snapshots for Controller {
             let trigger = revision.trigger.as_ref();
             PolicySnapshot {
                 policy: Arc::clone(&queue.policy),
+                copies: metrics::copies(&revision.policy),
                 suspend: revision.policy.suspend,
                 decide: Arc::clone(&revision.decide.digest),
                 trigger: trigger.map(|guest| Arc::clone(&guest.digest)),
@@ -222,6 +226,7 @@ pub(crate) mod tests {
     pub(crate) fn sample() -> Snapshot {
         let policy = PolicySnapshot {
             policy: "p".into(),
+            copies: true,
             suspend: false,
             decide: "d".into(),
             trigger: None,
@@ -248,7 +253,8 @@ pub(crate) mod tests {
             primaries,
             overdue,
         };
-        let watch = |namespace: &str, objects| WatchHealth {
+        let forbidden = (KnownReason::ReadForbidden, "not allowed".to_owned());
+        let watch = |namespace: &str, objects, failure| WatchHealth {
             scope: Scope {
                 api_version: "v1".to_owned(),
                 kind: "Secret".to_owned(),
@@ -258,7 +264,7 @@ pub(crate) mod tests {
                 labels: None,
             },
             synced: true,
-            failure: None,
+            failure,
             objects,
             restarts: 1,
             silent_seconds: 0,
@@ -270,7 +276,7 @@ pub(crate) mod tests {
             servers: vec![ServerSnapshot {
                 name: "hub".to_owned(),
                 requests: vec![(RequestVerb::List, Purpose::Lease, 7)],
-                watches: vec![watch("a", 2), watch("b", 4)],
+                watches: vec![watch("a", 2, None), watch("b", 4, Some(forbidden))],
             }],
             primaries: vec![
                 count(State::Applied, "InSync", 5, 0),

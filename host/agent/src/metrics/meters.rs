@@ -147,10 +147,12 @@ impl Meters {
         remove(&self.call_answer, policy);
     }
 
-    /// Sets how many policies have an active revision, and how many policies or places with policies are refused.
-    pub(crate) fn policies(&self, loaded: usize, refused: usize) {
+    /// Sets how many policies have an active revision, how many policies or places with policies are refused, and how
+    /// many have a candidate that waits for an approval.
+    pub(crate) fn policies(&self, loaded: usize, refused: usize, awaiting_approval: usize) {
         set(&self.policies, &["Loaded"], loaded);
         set(&self.policies, &["Refused"], refused);
+        set(&self.policies, &["AwaitingApproval"], awaiting_approval);
     }
 
     /// Sets how many policies replace a controller that runs.

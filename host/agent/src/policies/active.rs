@@ -72,6 +72,14 @@ impl Active {
         refused.filter(|(_, entry)| entry.refused.is_some()).count() + known.broken.len()
     }
 
+    /// How many policies have a candidate that waits for an approval.
+    pub(crate) fn awaiting_approval(&self) -> usize {
+        let known = self.lock();
+        let candidates = known.catalogue.entries();
+        let candidates = candidates.filter_map(|(_, entry)| entry.candidate.as_ref());
+        candidates.filter(|one| one.awaits_approval()).count()
+    }
+
     /// Why each refused policy was refused.
     pub(crate) fn refusals(&self) -> Vec<(String, Refusal)> {
         let refused = |(name, entry): (&Arc<str>, &CatalogueEntry)| {

@@ -1,12 +1,14 @@
 //! A new revision of a policy: a candidate first, active only after it was tried on the live objects and, where that is
 //! demanded, approved.
 
+use crate::admin;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use transom_conformance::fixture::trapping;
 use transom_core::digest::Digest;
 use transom_e2e::agent::{Agent, DEADLINE};
+use transom_e2e::http;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::tree;
@@ -205,10 +207,24 @@ fn a_candidate_in_preview_waits_for_the_approval_of_its_plan() -> Result<()> {
     // A restart in the middle goes on where it was: the earlier revision is active, the candidate waits.
     agent.kill()?;
     fs::remove_file(stage.policy_status(POLICY))?;
-    let agent = watch(&stage, "log-2")?;
+    let mut command = stage.run()?;
+    command.env("XDG_CACHE_HOME", stage.path("cache"));
+    let (agent, address) = admin::start_command(&stage, &mut command)?;
     wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
     ensure!(status(&stage, "/revision/id").as_ref() == Some(&first));
     wait_for_taints(&stage, "c", 1)?;
+    let waiting = |count: u8| {
+        let line = format!("transom_policies{{status=\"AwaitingApproval\"}} {count}\n");
+        let told = || {
+            http::get(address, "/metrics")
+                .ok()?
+                .body
+                .contains(&line)
+                .then_some(())
+        };
+        wait::until(&line, DEADLINE, told)
+    };
+    waiting(1)?;
     let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
     let digest = digest.as_str().unwrap_or_default().to_owned();
     approve(&stage, "sha256:0")?;
@@ -229,6 +245,7 @@ fn a_candidate_in_preview_waits_for_the_approval_of_its_plan() -> Result<()> {
     }
     wait_for(&stage, "/conditions/0/status", "True")?;
     ensure!(status(&stage, "/candidate").is_none());
+    waiting(0)?;
     let active = revision(&stage)?;
     // What was approved stays approved.
     agent.kill()?;
