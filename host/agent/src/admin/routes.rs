@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tracing::error;
 use transom_api::State;
-use transom_cluster::kubernetes::{Access, Reviews};
+use transom_cluster::kubernetes::{Access, Reviews, WatchHealth};
 
 /// Text for people.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -118,6 +118,23 @@ fn swaps(Swapped { swaps, pause }: Swapped) -> Value {
     json!({ "done": swaps, "lastPause": { "p999Seconds": p999, "longestSeconds": longest } })
 }
 
+/// One watch. The reason and the message of its failure are those of the log.
+fn watch(connection: &str, one: &WatchHealth) -> Value {
+    let failure = one.failure.as_ref();
+    json!({
+        "connection": connection,
+        "apiVersion": one.scope.api_version,
+        "kind": one.scope.kind,
+        "namespace": one.scope.namespace,
+        "synced": one.synced,
+        "reason": failure.map(|(reason, _)| reason.as_str()),
+        "message": failure.map(|(_, message)| message),
+        "objects": one.objects,
+        "restarts": one.restarts,
+        "silentSeconds": one.silent_seconds,
+    })
+}
+
 /// The state of the agent as one document, for debugging.
 fn state(snapshot: &Snapshot) -> Value {
     let policies = snapshot.policies.iter().map(|one| {
@@ -131,21 +148,8 @@ fn state(snapshot: &Snapshot) -> Value {
         })
     });
     let watches = snapshot.servers.iter().flat_map(|server| {
-        server.watches.iter().map(|one| {
-            let failure = one.failure.as_ref();
-            json!({
-                "connection": server.name,
-                "apiVersion": one.scope.api_version,
-                "kind": one.scope.kind,
-                "namespace": one.scope.namespace,
-                "synced": one.synced,
-                "reason": failure.map(|(reason, _)| reason.as_str()),
-                "message": failure.map(|(_, message)| message),
-                "objects": one.objects,
-                "restarts": one.restarts,
-                "silentSeconds": one.silent_seconds,
-            })
-        })
+        let watches = server.watches.iter();
+        watches.map(|one| watch(&server.name, one))
     });
     let others = snapshot.listed.iter().map(|(key, last)| {
         json!({
