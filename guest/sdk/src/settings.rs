@@ -44,7 +44,7 @@ fn misplaced_list<S: DeserializeOwned + Default>(text: &str) -> Option<String> {
                 probe.push_str(text.get(list_end(bytes, at)..)?);
                 let read = serde_json::from_str::<S>(&probe);
                 if read.is_err_and(|error| error.to_string().starts_with("unknown field `?`")) {
-                    return Some(path_to(bytes, at));
+                    return Some(join(&levels_to(bytes, at), |_| None));
                 }
             }
             _ => {}
@@ -73,7 +73,7 @@ pub(crate) fn read<S: DeserializeOwned + Default>(text: &str) -> Result<S, Probl
             message.truncate(cut);
         }
         let problem = Problem::new(INVALID_SETTINGS, plain(&message));
-        match path_at(text, &error) {
+        match join(&levels_at(text, &error), |_| None) {
             path if path.is_empty() => problem,
             path => problem.at(path),
         }
@@ -134,29 +134,42 @@ impl Primary {
 /// Reads declared fields.
 pub(crate) fn fields<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
     serde_json::from_str(text).map_err(|error| {
-        let path = path_at(text, &error);
+        let path = join(&levels_at(text, &error), |start| type_at(text, start));
         Problem::new(UNREADABLE_FIELDS, "a field has an unexpected type").at(path)
     })
 }
 
-/// The path of the field at which a parser stopped.
-fn path_at(text: &str, error: &serde_json::Error) -> String {
+/// The `type` of the element of a list that starts at `start`. It names the element: those that are not declared are
+/// left out, so that its index is another one in the object.
+fn type_at(text: &str, start: usize) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    let mut element = serde_json::Deserializer::from_str(text.get(start..)?);
+    Typed::deserialize(&mut element).ok().map(|one| one.kind)
+}
+
+/// The way to the field at which a parser stopped.
+fn levels_at(text: &str, error: &serde_json::Error) -> Vec<Level> {
     let before: usize = text
         .split_inclusive('\n')
         .take(error.line().saturating_sub(1))
         .map(str::len)
         .sum();
-    path_to(text.as_bytes(), before.saturating_add(error.column()))
+    levels_to(text.as_bytes(), before.saturating_add(error.column()))
 }
 
 /// One level of nesting on the way to an offset.
 enum Level {
     Object(String),
-    Array(usize),
+    /// Index of the element, and where it starts.
+    Array(usize, usize),
 }
 
-/// The path of keys and indices to the byte at `stop`, in JSON that is valid up to there.
-fn path_to(text: &[u8], stop: usize) -> String {
+/// The keys and indices that lead to the byte at `stop`, in JSON that is valid up to there.
+fn levels_to(text: &[u8], stop: usize) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut at = 0;
     let mut expects_key = false;
@@ -166,12 +179,12 @@ fn path_to(text: &[u8], stop: usize) -> String {
                 levels.push(Level::Object(String::new()));
                 expects_key = true;
             }
-            Some(b'[') => levels.push(Level::Array(0)),
+            Some(b'[') => levels.push(Level::Array(0, at + 1)),
             Some(b'}' | b']') if at + 1 < stop => {
                 levels.pop();
             }
             Some(b',') => match levels.last_mut() {
-                Some(Level::Array(index)) => *index += 1,
+                Some(Level::Array(index, start)) => (*index, *start) = (*index + 1, at + 1),
                 _ => expects_key = true,
             },
             Some(b'"') => {
@@ -187,7 +200,7 @@ fn path_to(text: &[u8], stop: usize) -> String {
         }
         at += 1;
     }
-    join(&levels)
+    levels
 }
 
 /// Index of the quote that ends the string which starts at `start`.
@@ -220,14 +233,17 @@ fn list_end(text: &[u8], start: usize) -> usize {
     text.len()
 }
 
-/// A path such as `a.b[0].c`.
-fn join(levels: &[Level]) -> String {
+/// A path such as `a.b[0].c`; an element of a list may have a name instead of its index, by where it starts.
+fn join(levels: &[Level], name: impl Fn(usize) -> Option<String>) -> String {
     let mut path = String::new();
     for level in levels {
         match level {
             Level::Object(key) if key.is_empty() => {}
             Level::Object(key) => path = below(path, key),
-            Level::Array(index) => path.extend(["[", &index.to_string(), "]"]),
+            Level::Array(index, start) => {
+                let name = name(*start).unwrap_or_else(|| index.to_string());
+                path.extend(["[", &name, "]"]);
+            }
         }
     }
     path
@@ -382,6 +398,37 @@ mod tests {
     }
 
     #[test]
+    fn an_element_of_declared_fields_is_named_by_its_type() {
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default)]
+        struct Listed {
+            list: Vec<Inner>,
+        }
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default)]
+        struct Inner {
+            number: u8,
+        }
+        for (elements, field) in [
+            (r#"{"number":"x","type":"A"}"#, "list[A].number"),
+            (
+                r#"{"type":"A"}, {"type":"B","number":"x"}"#,
+                "list[B].number",
+            ),
+            (r#"{"number":1}, {"number":"x"}"#, "list[1].number"),
+            (r#"{"number":"x","type":7}"#, "list[0].number"),
+            (r#"7"#, "list[0]"),
+        ] {
+            let primary = Primary {
+                fields: format!(r#"{{"list":[{elements}]}}"#),
+                ..Primary::default()
+            };
+            let problem = primary.read::<Listed>().unwrap_err();
+            assert_eq!(problem.field.as_deref(), Some(field), "{elements}");
+        }
+    }
+
+    #[test]
     fn a_guest_without_settings_refuses_any() {
         assert!(read::<NoSettings>("{}").is_ok());
         assert!(read::<NoSettings>(r#"{"a":1}"#).is_err());
@@ -391,10 +438,10 @@ mod tests {
     fn a_path_can_be_reported_from_anywhere() {
         let text = br#"{"a":[{"b":"c"},2],"d":{"e":[]}}"#;
         for stop in 0..=text.len() + 9 {
-            path_to(text, stop);
+            join(&levels_to(text, stop), |_| None);
         }
         for text in [&b"{\"a"[..], b"\"\\", b"]]}}", b"{,{,[,"] {
-            path_to(text, 99);
+            join(&levels_to(text, 99), |_| None);
         }
     }
 }

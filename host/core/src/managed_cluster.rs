@@ -182,9 +182,7 @@ mod tests {
             ("status.version", json!("x"), ""),
             ("status.version.kubernetes", json!(1), ""),
             ("status.conditions", json!({}), ""),
-            ("status.conditions[1].status", json!("Maybe"), ""),
-            ("status.conditions[1].status", json!(true), ""),
-            ("status.conditions[0].lastTransitionTime", json!("now"), ""),
+            ("status.conditions[1].type", json!(1), ""),
             ("status.clusterClaims[0]", json!({"value": "x"}), ".name"),
             ("spec.hubAcceptsClient", json!("yes"), ""),
             ("spec.leaseDurationSeconds", json!(-1), ""),
@@ -204,6 +202,33 @@ mod tests {
             ];
             let invalid = read(body, &fields).unwrap_err();
             assert_eq!(invalid.path, format!("{path}{below}"));
+        }
+    }
+
+    #[test]
+    fn a_condition_is_named_by_its_type() {
+        for (index, field, value, path) in [
+            (
+                1,
+                "status",
+                json!("Maybe"),
+                "status.conditions[Joined].status",
+            ),
+            (1, "status", json!(true), "status.conditions[Joined].status"),
+            (
+                0,
+                "lastTransitionTime",
+                json!("now"),
+                "status.conditions[ManagedClusterConditionAvailable].lastTransitionTime",
+            ),
+        ] {
+            let mut body = cluster();
+            body["status"]["conditions"][index][field] = value;
+            // Also where it is the only one that is declared, and the first of what is left.
+            for fields in ["status.conditions", path.rsplit_once('.').unwrap().0] {
+                let invalid = read(body.clone(), &[fields]).unwrap_err();
+                assert_eq!(invalid.path, path, "{fields}");
+            }
         }
     }
 }

@@ -51,13 +51,17 @@ impl<'a> FieldPlace<'a> {
         self.value
     }
 
-    /// The elements of a list; none when it is absent.
+    /// The elements of a list; none when it is absent. One with a `type` is named by it, as in declared paths: where
+    /// only some elements are declared, its index is another one in the object.
     pub(crate) fn list(&self) -> Result<Vec<Self>, InvalidField> {
         match self.value {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => {
-                let item = |(index, item)| Self {
-                    path: format!("{}[{index}]", self.path),
+                let item = |(index, item): (usize, &'a Value)| Self {
+                    path: match item.get("type").and_then(Value::as_str) {
+                        Some(kind) => format!("{}[{kind}]", self.path),
+                        None => format!("{}[{index}]", self.path),
+                    },
                     value: Some(item),
                 };
                 Ok(items.iter().enumerate().map(item).collect())
