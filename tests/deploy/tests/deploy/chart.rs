@@ -115,6 +115,8 @@ fn refuses_invalid_values() -> Result<()> {
         "secretReads=all",
         "readOnly=maybe",
         "clusterName=",
+        "clusterName=My_Cluster",
+        "selfManagedCluster=hub.example",
         "policies.other=true",
         "policySettings.other.decide.x=1",
         "policySettings.builtInTaints.trigger.x=1",
