@@ -88,6 +88,14 @@ impl FetchError {
         self.to_string().replacen("component `", "key `", 1)
     }
 
+    /// Whether it stays so until the policy or the agent changes.
+    pub fn lasts(&self) -> bool {
+        matches!(
+            self,
+            Self::NotBuiltin { .. } | Self::NotAllowed(..) | Self::NoFiles(_)
+        )
+    }
+
     /// The reason to show.
     pub fn reason(&self) -> KnownReason {
         match self {

@@ -82,6 +82,14 @@ impl Refusal {
         }
     }
 
+    /// The same, but not waited for if what is missing cannot come, such as a builtin component of that name.
+    pub fn lasting(self, lasts: bool) -> Self {
+        Self {
+            retried: self.retried && !lasts,
+            ..self
+        }
+    }
+
     /// The same at another gate: a guest may break a limit at any.
     pub fn at(self, gate: Gate) -> Self {
         Self { gate, ..self }

@@ -245,9 +245,10 @@ impl Load<'_> {
             refused(KnownReason::PolicyInvalid, &why)
         })?;
         let artifact = fetch(&at, spec, inputs).map_err(|error| {
-            let reason = error.reason();
+            let (reason, lasts) = (error.reason(), error.lasts());
             // With the causes of the error, on one line.
-            refused(reason, &format_args!("{:#}", anyhow::Error::new(error)))
+            let why = format!("{:#}", anyhow::Error::new(error));
+            Unloaded::Refused(refusal(role, reason, &why).lasting(lasts))
         })?;
         let signers = demand.map(|demand| verify::signers(demand, &at, &artifact.digest, inputs));
         let signers = signers.transpose();
@@ -346,6 +347,22 @@ pub(crate) fn known_reason(text: &str) -> KnownReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::PolicySource;
+    use transom_engine::EngineOptions;
+
+    #[test]
+    fn what_a_binary_lacks_is_not_waited_for() {
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let mut written = PolicySource::Builtin.read().unwrap().policies.remove(0);
+        let folder = tempfile::tempdir().unwrap();
+        written.base = transom_artifacts::Base::Components(folder.path().to_owned());
+        for (component, retried) in [("builtin:kubeconfi", false), ("none.wasm", true)] {
+            written.value["spec"]["guests"]["decide"]["component"] = component.into();
+            let refusal = load(&engine, &written, &Sources::default()).err().unwrap();
+            assert_eq!(refusal.reason, KnownReason::ComponentNotFound);
+            assert_eq!(refusal.retried, retried, "{component}");
+        }
+    }
 
     #[test]
     fn every_reason_of_the_engine_is_a_reason_of_the_agent() {
