@@ -47,7 +47,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Reconcile an API server or a directory of manifests, until stopped or once.
     #[command(
-        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir hosting=fleet --policies policies --log-format json\n\nExit code: 0 on success; 1 when an object failed, a policy was refused, or something could not be read; 2 on a usage error. RUST_LOG filters the log lines."
+        after_help = "Examples:\n  transom run --kubeconfig kubeconfig\n  transom run --context hosting --read-only\n  transom run --dir fleet\n  transom run --dir fleet --once --now 2026-11-21T08:00:00Z\n  transom run --dir fleet --dir hosting=hosting-fleet --policies policies --log-format json\n\nOne connection has the name `local`: `--dir fleet` and `--context hub` are short for `--dir local=fleet` and `--context local=hub`. Policies in files may name the others.\n\nExit code: 0 on success, also when a policy or an object waits, such as for an approval; 1 when an object failed, a policy was refused, or something could not be read; 2 on a usage error. RUST_LOG filters the log lines."
     )]
     Run(RunArgs),
     /// Show the pending writes; write nothing.
@@ -187,4 +187,41 @@ pub(crate) enum Command {
         after_help = "Examples:\n  transom rbac --policies my-policies --name transom-my-policies | kubectl apply --server-side -f -\n  transom rbac --policies policies --secret-reads strict --namespace my-transom\n  transom rbac -o table\n  transom rbac --policies my-policies -o values > own.yaml; helm upgrade transom host/deploy/chart -f own.yaml\n\nExit code: 0 when the roles are printed; 1 when a policy is refused, so nothing is printed; 2 on a usage error."
     )]
     Rbac(RbacArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+    use transom_core::reference::LOCAL;
+
+    /// Every example in the help of a command and of those below it.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let parts = help
+            .lines()
+            .flat_map(|line| line.split(['|', ';', '>', '(', ')']));
+        let own = parts
+            .map(str::trim)
+            .filter(|part| part.starts_with("transom "));
+        let below = command.get_subcommands().flat_map(examples);
+        own.map(str::to_owned).chain(below).collect()
+    }
+
+    #[test]
+    fn every_example_of_a_help_text_is_a_command_line() {
+        let all = examples(&Cli::command());
+        assert!(all.len() > 50, "{all:?}");
+        for example in all {
+            let cli = Cli::try_parse_from(example.split_whitespace());
+            let cli = cli.unwrap_or_else(|error| panic!("{example}: {error}"));
+            // The bundled policies need it, and so do those that name no connection.
+            if let Command::Run(run) = &cli.command {
+                let mut dirs = run.dir.iter();
+                let has_local = dirs.any(|dir| dir.name == LOCAL) || run.dir.is_empty();
+                assert!(has_local, "{example}");
+            }
+        }
+    }
 }
