@@ -270,22 +270,26 @@ pub(crate) fn read(
 }
 
 impl FoundPolicies {
-    /// Takes the policies in one text, and skips other kinds.
+    /// Takes the policies in one text, and skips other kinds. One whose kind or version is misspelt cannot be read.
     fn take(&mut self, file: &str, base: &Base, text: &[u8]) {
         for document in parse_many(text, LIMITS) {
-            match document.value {
+            let place = format!("{file}, document {}", document.number);
+            let values = match document.value {
+                Ok(value) => flatten_list(value),
                 Err(error) => {
-                    let place = format!("{file}, document {}", document.number);
                     self.miss(file.to_owned(), place, error.to_string());
+                    continue;
                 }
-                Ok(value) => {
-                    let policies = flatten_list(value).into_iter().filter(manifest::is_policy);
-                    let written = |value| Written {
+            };
+            for value in values {
+                match manifest::misnamed(&value) {
+                    Err(error) => self.miss(file.to_owned(), place.clone(), error.to_string()),
+                    Ok(()) if manifest::is_policy(&value) => self.policies.push(Written {
                         place: file.to_owned(),
                         base: base.clone(),
                         value,
-                    };
-                    self.policies.extend(policies.map(written));
+                    }),
+                    Ok(()) => {}
                 }
             }
         }

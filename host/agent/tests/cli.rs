@@ -440,6 +440,41 @@ fn validate_fails_on_a_policy_that_cannot_be_loaded() {
 }
 
 #[test]
+fn validate_fails_on_a_policy_of_a_misspelt_kind_beside_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let shipped = |name: &str| {
+        fs::read_to_string(root().join(format!("policies/{name}/policy.yaml"))).unwrap()
+    };
+    fs::write(folder.path().join("a.yaml"), shipped("built-in-taints")).unwrap();
+    let kustomization = fs::read_to_string(root().join("policies/kustomization.yaml")).unwrap();
+    fs::write(folder.path().join("kustomization.yaml"), kustomization).unwrap();
+    let other = folder.path().join("b.yaml");
+    for (from, to, code, named) in [
+        ("kind: FleetPolicy", "kind: FleetPolicy", 0, "valid "),
+        (
+            "kind: FleetPolicy",
+            "kind: FleetPolcy",
+            1,
+            "b.yaml, document 1): ManifestInvalid: `kind`: is not FleetPolicy",
+        ),
+        (
+            "transom.dev/",
+            "transom.dv/",
+            1,
+            "b.yaml, document 1): ManifestInvalid: `apiVersion`: is not transom.dev/v1alpha1",
+        ),
+    ] {
+        let text = shipped("external-managed-kubeconfig").replacen(from, to, 1);
+        fs::write(&other, text).unwrap();
+        let (found, told, error) = said(&["validate", folder.path().to_str().unwrap()]);
+        assert!(
+            found == Some(code) && told.contains(named),
+            "{to}: {told}{error}"
+        );
+    }
+}
+
+#[test]
 fn validate_refuses_duplicates_and_shows_what_a_grant_reaches() {
     let folder = tempfile::tempdir().unwrap();
     let shipped =

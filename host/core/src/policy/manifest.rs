@@ -40,11 +40,44 @@ impl From<InvalidField> for PolicyError {
     }
 }
 
+/// The other kind of documents of this agent: an example of what a policy does.
+pub const CASE: &str = "Case";
+
 /// Whether a value is a manifest of kind `FleetPolicy` of this agent, whatever its version.
 pub fn is_policy(value: &Value) -> bool {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
-    text("kind") == "FleetPolicy"
-        && text("apiVersion").split('/').next() == Some(transom_api::GROUP)
+    text("kind") == transom_api::KIND && is_of_group(text("apiVersion"))
+}
+
+fn is_of_group(version: &str) -> bool {
+    version.split('/').next() == Some(transom_api::GROUP)
+}
+
+/// What is wrong with a document that is no policy, and seems to be meant as one: passing it over would remove the
+/// policy that it was before. Manifests of other kinds may lie beside policies.
+///
+/// # Errors
+/// With the field that should say that it is a policy: `kind` or `apiVersion`.
+pub fn misnamed(value: &Value) -> Result<(), PolicyError> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let kind = text("kind");
+    let ours = text("apiVersion").is_some_and(is_of_group);
+    let field = match kind {
+        _ if is_policy(value) => return Ok(()),
+        Some(CASE) if ours => return Ok(()),
+        Some(transom_api::KIND) => "apiVersion",
+        _ if ours || value.pointer("/spec/guests/decide").is_some() => "kind",
+        _ => return Ok(()),
+    };
+    let expected = match field {
+        "kind" => transom_api::KIND,
+        _ => transom_api::API_VERSION,
+    };
+    let why = match value.get(field) {
+        None => format!("is missing, expected {expected}"),
+        Some(_) => format!("is not {expected}"),
+    };
+    Err(PolicyError::new(field, why))
 }
 
 /// Reads a manifest.
@@ -66,7 +99,7 @@ pub fn parse(value: &Value) -> Result<PolicyManifest, PolicyError> {
         return wrong("apiVersion", format!("is not {}", transom_api::API_VERSION));
     }
     if !is_policy(value) {
-        return wrong("kind", "is not FleetPolicy".to_owned());
+        return wrong("kind", format!("is not {}", transom_api::KIND));
     }
     let namespace = value.pointer("/metadata/namespace");
     if namespace.is_some_and(|namespace| !namespace.is_null()) {
@@ -74,7 +107,15 @@ pub fn parse(value: &Value) -> Result<PolicyManifest, PolicyError> {
         return wrong("metadata.namespace", why.to_owned());
     }
     let name = value.pointer("/metadata/name").and_then(Value::as_str);
-    let name = name.ok_or_else(|| PolicyError::new("metadata.name", "is not a string"))?;
+    let name = name.ok_or_else(|| {
+        let missing = value.pointer("/metadata/name").is_none();
+        let why = if missing {
+            "is missing"
+        } else {
+            "is not a string"
+        };
+        PolicyError::new("metadata.name", why)
+    })?;
     let spec = value
         .get("spec")
         .ok_or_else(|| PolicyError::new("spec", "is missing"))?;
@@ -182,6 +223,39 @@ mod tests {
     use super::*;
     use crate::sample::{kubeconfig_manifest, with};
     use serde_json::json;
+
+    #[test]
+    fn a_misspelt_kind_or_version_is_no_other_kind() {
+        let of = |changes: &[(&str, Value)]| {
+            let manifest = with(kubeconfig_manifest(), changes);
+            misnamed(&manifest).map_err(|error| error.to_string())
+        };
+        let kind = |kind: &str| ("/kind", json!(kind));
+        let version = |version: &str| ("/apiVersion", json!(version));
+        let wrong_kind = Err("`kind`: is not FleetPolicy".to_owned());
+        let wrong_version = Err("`apiVersion`: is not transom.dev/v1alpha1".to_owned());
+        assert_eq!(of(&[]), Ok(()));
+        assert_eq!(of(&[kind("FleetPolicyy")]), wrong_kind);
+        assert_eq!(of(&[kind("fleetpolicy")]), wrong_kind);
+        assert_eq!(of(&[version("transm.dev/v1alpha1")]), wrong_version);
+        // `spec.guests.decide` tells what it is when both are misspelt.
+        assert_eq!(of(&[kind("Policy"), version("v1")]), wrong_kind);
+        let mut manifest = kubeconfig_manifest();
+        manifest.as_object_mut().unwrap().remove("apiVersion");
+        let missing = PolicyError::new("apiVersion", "is missing, expected transom.dev/v1alpha1");
+        assert_eq!(misnamed(&manifest), Err(missing));
+        // What may lie beside policies.
+        for other in [
+            json!({"apiVersion": "transom.dev/v1alpha1", "kind": "Case"}),
+            json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}),
+            json!({"image": "a"}),
+            json!(["a"]),
+            json!(null),
+        ] {
+            assert_eq!(misnamed(&other), Ok(()), "{other}");
+        }
+    }
 
     #[test]
     fn a_list_is_not_a_mapping() {

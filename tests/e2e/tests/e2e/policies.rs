@@ -242,15 +242,38 @@ fn folders_that_are_links_to_each_other_end() -> Result<()> {
 }
 
 #[test]
-fn reports_an_unreadable_manifest_in_the_policy_status() -> Result<()> {
+fn a_manifest_that_cannot_be_read_leaves_its_policy_active_and_is_told_in_its_status() -> Result<()>
+{
     let (stage, policy, _) = stage()?;
     let (agent, status) = (stage.watch()?, stage.policy_status(POLICY));
     stage.wait_for_text(&status, "reason: Loaded")?;
-    let good = fs::read(&policy)?;
-    put(&policy, b"{")?;
-    stage.wait_for_text(&status, "reason: ManifestInvalid")?;
-    put(&policy, &good)?;
-    stage.wait_for_text(&status, "reason: Loaded")?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    let good = fs::read_to_string(&policy)?;
+    let misspelt = |from: &str, to: &str| good.replace(from, to);
+    for (number, bad, why) in [
+        (7001, "{".to_owned(), ""),
+        (
+            7002,
+            misspelt("kind: FleetPolicy", "kind: FleetPolcy"),
+            "`kind`: is not FleetPolicy",
+        ),
+        (
+            7003,
+            misspelt("transom.dev/v1alpha1", "transom.dv/v1alpha1"),
+            "`apiVersion`: is not transom.dev/v1alpha1",
+        ),
+    ] {
+        put(&policy, bad.as_bytes())?;
+        stage.wait_for_text(&status, "reason: ManifestInvalid")?;
+        stage.wait_for_text(&status, why)?;
+        let port = format!(":{number}");
+        stage.set_port(0, number)?;
+        stage.wait_for_secret(0, "the port, by what stays active", |secret| {
+            secret.server.ends_with(&port)
+        })?;
+        put(&policy, good.as_bytes())?;
+        stage.wait_for_text(&status, "reason: Loaded")?;
+    }
     agent.stop()?;
     Ok(())
 }
