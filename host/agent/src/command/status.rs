@@ -10,9 +10,12 @@ use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
-use transom_api::status::{PrimaryStatus, UsageStatus};
+use transom_api::policy::ModeSpec;
+use transom_api::reason::Class;
+use transom_api::status::{LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
 use transom_core::reference::ObjectRef;
+use transom_core::rollout::short;
 use transom_core::summary as core_summary;
 use transom_core::work::Key;
 
@@ -144,15 +147,12 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     let (standing, reason, message) = match (PrimaryState::of(state, &account), failed) {
         // The running agent would write it as well; its failure says why it does not.
         (WouldApply, Some(told)) => {
-            let mut known = KnownReason::ALL.iter();
-            let reason = match known.find(|reason| reason.as_str() == told.reason) {
-                Some(reason) => (*reason).into(),
-                None => Reason::Declared(told.reason.as_str().into()),
-            };
+            let declared = || Reason::Declared(told.reason.as_str().into());
+            let reason = known(&told.reason).map_or_else(declared, Reason::from);
             (Failed, reason, told.message.clone())
         }
-        (WouldApply, None) => match withheld(controller, &key, &account) {
-            Some(message) => (Held, KnownReason::LimitReached.into(), message),
+        (WouldApply, None) => match held(controller, &key, &account) {
+            Some((reason, message)) => (Held, reason.into(), message),
             None => (WouldApply, reason, message),
         },
         (standing, _) => (standing, reason, message),
@@ -166,7 +166,8 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     };
     let queue = controller.queue(&key.policy);
     let verified = queue.and_then(|queue| core_summary::signers(&queue.loaded().revision));
-    let used = controller.used(&key.policy);
+    let published = controller.published(&key.policy);
+    let used = published.map(|one| one.usage).unwrap_or_default();
     Row {
         used,
         key,
@@ -181,9 +182,17 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     }
 }
 
-/// Why the running agent withholds what would be written.
-fn withheld(controller: &Controller, key: &Key, account: &Account) -> Option<String> {
-    let limits = controller.withheld(&key.policy)?;
+/// Why the running agent does not write what would be written: its limits, or a policy that is not active.
+fn held(controller: &Controller, key: &Key, account: &Account) -> Option<(KnownReason, String)> {
+    let published = controller.published(&key.policy);
+    let limits = published.as_ref().and_then(|one| one.limits.as_ref());
+    let message = limits.and_then(|limits| withheld(limits, account));
+    message
+        .map(|message| (KnownReason::LimitReached, message))
+        .or_else(|| waits(controller, key, published))
+}
+
+fn withheld(limits: &LimitsStatus, account: &Account) -> Option<String> {
     let mut changes = limits.changes.iter();
     let one = changes.find(|one| one.withheld > 0 && account.limited.contains(&one.limit))?;
     let (limit, approve) = (one.limit.as_str(), &limits.approve);
@@ -191,6 +200,54 @@ fn withheld(controller: &Controller, key: &Key, account: &Account) -> Option<Str
         "withheld: {limit} {} of {} in this interval; to let {} primaries pass, approve {approve}",
         one.done, one.most, limits.withheld
     ))
+}
+
+/// Why the revision that is asked here is not the active one of the running agent; nothing when it is, or when that is
+/// not known.
+fn waits(
+    controller: &Controller,
+    key: &Key,
+    published: Option<PolicyStatus>,
+) -> Option<(KnownReason, String)> {
+    let loaded = controller.queue(&key.policy)?.loaded();
+    let revision = &loaded.revision;
+    let id = short(&revision.id());
+    let is_folder = || {
+        controller
+            .connections
+            .local()?
+            .server()
+            .is_none()
+            .then_some(())
+    };
+    let published = match published {
+        // Nothing was ever active in this folder.
+        None => is_folder().map(|()| PolicyStatus::default())?,
+        Some(published) => published,
+    };
+    let candidate = published.candidate.filter(|candidate| candidate.id == id);
+    let reason = match revision.policy.spec.rollout.mode {
+        ModeSpec::Shadow => KnownReason::Shadowing,
+        _ if published.revision.is_some_and(|active| active.id == id) => return None,
+        mode => {
+            let reason = candidate.as_ref().and_then(|one| known(&one.reason));
+            let held = reason.filter(|reason| Class::of(*reason) == Class::Held);
+            let first = (mode == ModeSpec::Preview).then_some(KnownReason::ApprovalRequired);
+            held.or(first)?
+        }
+    };
+    let message = match candidate.and_then(|candidate| candidate.approve) {
+        Some(digest) => {
+            format!("the newest revision of the policy is not active; approve {digest}")
+        }
+        None => reason.meaning().to_owned(),
+    };
+    Some((reason, message))
+}
+
+fn known(reason: &str) -> Option<KnownReason> {
+    let mut known = KnownReason::ALL.iter();
+    known.find(|known| known.as_str() == reason).copied()
 }
 
 /// Meaning and remedy of [`PrimaryState::WouldApply`].

@@ -5,6 +5,8 @@ use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
+use transom_api::labels::APPROVED;
+use transom_api::reason::Class;
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster;
 
@@ -20,7 +22,8 @@ pub(crate) enum WrittenTo {
     InMemory,
 }
 
-/// Prints the summary on standard error; names what is not `Applied`. `Failed` when any primary, policy or file failed.
+/// Prints the summary on standard error; names what is not `Applied`, and the policies that wait. `Failed` when any
+/// primary, policy or file failed.
 pub(crate) fn tell(
     controller: &Controller,
     active: &Active,
@@ -70,9 +73,41 @@ pub(crate) fn tell(
     }
     let failed = named.contains_key(&State::Failed);
     reaches(controller, active, screen);
+    let untried = waiting(active, screen);
     let refused = refused(active, screen);
     let unreadable = unreadable(controller, screen);
-    CommandEnd::failed_if(failed || refused || unreadable)
+    CommandEnd::failed_if(failed || untried || refused || unreadable)
+}
+
+/// Prints the policies whose newest revision is not active, with what it waits for and how to go on. True when the
+/// trial of one failed: to wait for an approval, or to be only compared, is no failure.
+fn waiting(active: &Active, screen: &Screen) -> bool {
+    let mut failed = false;
+    for (place, candidate) in active.waiting() {
+        let reason = candidate.reason;
+        if reason == KnownReason::Trying {
+            continue;
+        }
+        failed |= Class::of(reason).state() == State::Failed;
+        let (policy, message) = (&*candidate.revision.policy.name, &candidate.message);
+        let word = reason.as_str();
+        let next = match candidate.status().approve {
+            Some(digest) if place.generation.is_some() => {
+                format!("To let it become active: `transom approve {policy} {digest}`.")
+            }
+            Some(_) => format!(
+                "To let it become active, put this digest into the annotation {APPROVED} in {}.",
+                place.text
+            ),
+            None => reason.remedy().to_owned(),
+        };
+        let fields = [("policy", json!(policy)), ("reason", json!(word))];
+        screen.tell(
+            format_args!("policy {policy}: {word}: {message}. {next}"),
+            fields,
+        );
+    }
+    failed
 }
 
 /// Prints the files that cannot be read; true when there is one.

@@ -16,9 +16,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 use transom_api::KnownReason;
-use transom_api::status::{
-    LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus, WaitingStatus, WatchStatus,
-};
+use transom_api::status::{PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
 use transom_core::backoff;
 use transom_core::catalogue::{Catalogue, CatalogueEntry};
 use transom_core::object::Object;
@@ -161,19 +159,10 @@ impl Controller {
         by_policy.or_else(|| self.connections.reported(&key.policy, &key.primary))
     }
 
-    /// What the limits of a policy withhold, as the running agent last published it.
-    pub(crate) fn withheld(&self, policy: &str) -> Option<LimitsStatus> {
+    /// The status of a policy as the running agent last published it.
+    pub(crate) fn published(&self, policy: &str) -> Option<PolicyStatus> {
         let found = self.statuses.lock().found.get(policy).cloned();
-        found
-            .or_else(|| self.connections.policy_status(policy))?
-            .limits
-    }
-
-    /// How much of its budget a policy uses, as the running agent last published it.
-    pub(crate) fn used(&self, policy: &str) -> Vec<UsageStatus> {
-        let found = self.statuses.lock().found.get(policy).cloned();
-        let status = found.or_else(|| self.connections.policy_status(policy));
-        status.map(|status| status.usage).unwrap_or_default()
+        found.or_else(|| self.connections.policy_status(policy))
     }
 
     /// Publishes the status of every policy whose status changed.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
 use transom_api::policy::Limited;
-use transom_core::catalogue::{Catalogue, CatalogueEntry, PolicyChange, Refusal};
-use transom_core::rollout;
+use transom_core::catalogue::{Catalogue, CatalogueEntry, PolicyChange, PolicyPlace, Refusal};
 use transom_core::rollout::rehearsal::Rehearsal;
+use transom_core::rollout::{self, Candidate};
 use transom_core::share::lock::MutexExt as _;
 use transom_core::signal::PolicySignal;
 
@@ -89,6 +89,22 @@ impl Active {
             .catalogue
             .entries()
             .filter_map(refused)
+            .collect()
+    }
+
+    /// The policies whose newest revision is tried or waits, each with its place.
+    pub(crate) fn waiting(&self) -> Vec<(PolicyPlace, Candidate)> {
+        let waiting = |(_, entry): (&Arc<str>, &CatalogueEntry)| {
+            let candidate = entry
+                .candidate
+                .clone()
+                .filter(|_| entry.refused.is_none())?;
+            Some((entry.place.clone(), candidate))
+        };
+        self.lock()
+            .catalogue
+            .entries()
+            .filter_map(waiting)
             .collect()
     }
 

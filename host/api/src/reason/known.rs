@@ -60,7 +60,8 @@ reasons! {
         "Nothing to do: it becomes active, or its status says what it waits for.";
     ApprovalRequired, Held:
         "The newest revision of the policy has passed its gates and waits for approval of its plan.",
-        "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`.";
+        "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`; for a \
+         policy in a file, put it into the annotation transom.dev/approved there.";
     PlanChanged, Held: "Another plan was approved than the one that would be carried out now.",
         "Look at status.candidate again, and approve the digest in its field approve.";
     ApprovalForbidden, Held: "The plan, or what the limits withhold, was approved by a user who may not approve, or the approval names no user.",

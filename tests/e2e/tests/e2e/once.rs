@@ -1,6 +1,6 @@
 //! `run --once` and `render`: what they write, what they do not write again, and their exit codes.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -214,6 +214,69 @@ fn wrong_usage_exits_with_2() -> Result<()> {
         );
         ensure!(!output.stderr.is_empty(), "{words:?} says why");
     }
+    Ok(())
+}
+
+#[test]
+fn a_policy_that_waits_is_told_with_what_it_waits_for() -> Result<()> {
+    // The third of them has an old taint.
+    let stage = Stage::new(0, 3)?;
+    let taints = "built-in-taints";
+    let in_mode = |mode: &str| {
+        let mode = format!("\nspec:\n  rollout: {{mode: {mode}}}");
+        stage.put_policy(taints, &[("\nspec:", &mode)])
+    };
+    let states = || -> Result<String> {
+        let mut command = stage.transom()?;
+        command.args(["status", "--dir"]).arg(&stage.fleet);
+        let output = command.arg("--policies").arg(&stage.policies).output()?;
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let is_held = |reason: &str| -> Result<()> {
+        let shown = states()?;
+        let held = shown.lines().any(|line| {
+            line.starts_with("Held ") && line.contains(reason) && line.contains(taints)
+        });
+        ensure!(held && !shown.contains("WouldApply"), "{shown}");
+        Ok(())
+    };
+    for (mode, told, next) in [
+        ("Shadow", "Shadowing", "Set spec.rollout.mode to"),
+        (
+            "Preview",
+            "ApprovalRequired",
+            "put this digest into the annotation transom.dev/approved in ",
+        ),
+    ] {
+        in_mode(mode)?;
+        // Also before an agent has published anything.
+        is_held(told)?;
+        let output = stage.once()?;
+        let said = stderr(&output);
+        let line =
+            format!("policy {taints}: {told}: the candidate would change something for 1 of 3");
+        ensure!(
+            code(&output) == Some(0) && said.contains(&line) && said.contains(next),
+            "{said}"
+        );
+        is_held(told)?;
+    }
+    let approve = stage.policy_field(taints, "/candidate/approve");
+    let approve = approve.context("there is no digest to approve")?;
+    let approved = format!("\nmetadata:\n  annotations: {{transom.dev/approved: {approve}}}");
+    let mode = "\nspec:\n  rollout: {mode: Preview}";
+    stage.put_policy(taints, &[("\nmetadata:", &approved), ("\nspec:", mode)])?;
+    let output = stage.once()?;
+    ensure!(
+        !stderr(&output).contains("ApprovalRequired"),
+        "{}",
+        stderr(&output)
+    );
+    let shown = states()?;
+    ensure!(
+        !shown.contains("Held") && !shown.contains("WouldApply"),
+        "{shown}"
+    );
     Ok(())
 }
 
