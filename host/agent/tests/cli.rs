@@ -243,6 +243,14 @@ fn renders_standard_input_and_several_files_as_one() {
     );
     let (_, shown, _) = said_given(&text, &["render", "-", "-o", "table"]);
     assert_eq!(shown, whole);
+    // What cannot be read is named by its file and document, not by a file in memory.
+    let nameless = "---\napiVersion: v1\nkind: Secret\nmetadata: {}\n";
+    fs::write(&files[1], format!("{}\n{nameless}", documents[1])).unwrap();
+    let why = ", document 2: ManifestInvalid: `metadata.name` is missing\n";
+    let (_, _, told) = said(&["render", &files[0], &files[1]]);
+    assert!(told.contains(&format!("{}{why}", files[1])), "{told}");
+    let (_, _, told) = said_given(&format!("{}\n{nameless}", documents[1]), &["render", "-"]);
+    assert!(told.contains(&format!("standard input{why}")), "{told}");
     let (code, _, told) = said(&["render", &files[0], "policies"]);
     assert!(
         code == Some(2) && told.contains("a folder must be the only path"),
@@ -618,6 +626,8 @@ fn unknown_flags_exit_with_2() {
         &["run"],
         &["test", "--nonsense"],
         &["render", ".", "--now", "noon"],
+        &["render", ".", "--cluster-name", "My_Cluster"],
+        &["render", ".", "--self-managed-cluster", "hub.example"],
     ] {
         assert_eq!(said(args).0, Some(2), "{args:?}");
     }

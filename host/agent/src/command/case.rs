@@ -12,6 +12,7 @@ use std::fs::File;
 use std::path::Path;
 use transom_cluster::directory::Directory;
 use transom_core::document::{ParseLimits, flatten_list, parse_many};
+use transom_core::policy::manifest;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::Stamp;
 
@@ -22,11 +23,23 @@ pub(crate) const LIMITS: ParseLimits = ParseLimits {
     depth: 100,
 };
 
+/// What stands between file and number in the place of an object.
+pub(crate) const DOCUMENT: &str = ", document ";
+
+/// One object of a file.
+#[derive(Debug)]
+pub(crate) struct GivenObject {
+    /// File and document, for people; another one for each object.
+    pub(crate) place: String,
+    /// The object.
+    pub(crate) body: Value,
+}
+
 /// The objects of a file, and the `Case` among them.
 #[derive(Debug, Default)]
 pub(crate) struct GivenFile {
     /// Everything but the case.
-    pub(crate) objects: Vec<Value>,
+    pub(crate) objects: Vec<GivenObject>,
     /// The case, when there is one.
     pub(crate) case: Option<CaseSpec>,
 }
@@ -125,7 +138,7 @@ impl GivenFile {
     /// When it cannot be read, is too large, or a document of it cannot be parsed.
     pub(crate) fn from_input() -> anyhow::Result<Self> {
         let bytes = input::read("the manifests", LIMITS.bytes)?;
-        Self::parse(&bytes, Path::new("-"))
+        Self::parse(&bytes, Path::new("standard input"))
     }
 
     /// Reads a regular file that holds a case. `None` when there is no such file, no case in it, or a document that
@@ -153,13 +166,19 @@ impl GivenFile {
     pub(crate) fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
         let (mut given, path) = (Self::default(), path.display());
         for document in parse_many(bytes, LIMITS) {
-            let failed = || format!("failed to read document {} of `{path}`", document.number);
-            for object in flatten_list(document.value.with_context(failed)?) {
-                if !is_case(&object) {
-                    given.objects.push(object);
+            let number = document.number;
+            let failed = || format!("failed to read document {number} of `{path}`");
+            let bodies = flatten_list(document.value.with_context(failed)?);
+            let several = bodies.len() > 1;
+            for (index, body) in bodies.into_iter().enumerate() {
+                if !is_case(&body) {
+                    let item = several.then(|| format!(", items[{index}]"));
+                    let item = item.unwrap_or_default();
+                    let place = format!("{path}{DOCUMENT}{number}{item}");
+                    given.objects.push(GivenObject { place, body });
                     continue;
                 }
-                let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
+                let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
                 let failed = || InvalidCase(format!("failed to read the case in `{path}`"));
                 let case = serde_json::from_value(spec).with_context(failed)?;
                 if given.case.replace(case).is_some() {
@@ -175,32 +194,45 @@ impl GivenFile {
 /// Whether a value is a case.
 fn is_case(value: &Value) -> bool {
     let text = |key| value.get(key).and_then(Value::as_str);
-    text("kind") == Some("Case")
+    text("kind") == Some(manifest::CASE)
         && text("apiVersion").is_some_and(|version| version.starts_with("transom.dev/"))
 }
 
-/// Puts objects into a directory in memory, in place of what was put there before. Those that bear the agent's stamp
-/// are put there as if the agent had written them. Of two that are the same object the directory uses neither, as in a
-/// folder.
-pub(crate) fn put(directory: &Directory, objects: &[Value]) {
-    let mut places = BTreeMap::<String, usize>::new();
-    for object in objects {
-        let mut place = place(&reference(object));
-        let same = places.entry(place.clone()).or_default();
-        if *same > 0 {
-            place = format!("{same}/{place}");
-        }
+/// Puts objects into a directory in memory, each at a place. Those that bear the agent's stamp are put there as if the
+/// agent had written them. Of two that are the same object the directory uses neither, as in a folder.
+pub(crate) fn put(
+    directory: &Directory,
+    objects: &[GivenObject],
+    at: impl Fn(&GivenObject) -> String,
+) {
+    let mut counts = BTreeMap::<String, usize>::new();
+    let place = |object: &GivenObject| {
+        let place = at(object);
+        let same = counts.entry(place.clone()).or_default();
         *same += 1;
-        directory.take(&place, object.to_string().as_bytes());
+        match *same {
+            1 => place,
+            same => format!("{same}/{place}"),
+        }
+    };
+    let places: Vec<_> = objects.iter().map(place).collect();
+    for (object, place) in objects.iter().zip(&places) {
+        directory.take(place, object.body.to_string().as_bytes());
     }
-    for reference in objects.iter().map(reference) {
+    for (object, place) in objects.iter().zip(&places) {
+        let reference = reference(&object.body);
         let mut read = directory.read(std::slice::from_ref(&reference));
         let read = read.pop().and_then(Result::ok).flatten();
         if let Some(ours) = read.filter(|read| Stamp::read(read).is_some()) {
-            directory.take(&place(&reference), b"");
+            directory.take(place, b"");
             directory.take_made(&reference, ours.body.to_string().as_bytes());
         }
     }
+}
+
+/// The path of an object in a directory in memory, by what it is: the next object of that name takes its place.
+pub(crate) fn by_name(object: &GivenObject) -> String {
+    place(&reference(&object.body))
 }
 
 /// The reference to an object; `-` stands for what it does not say.

@@ -169,7 +169,7 @@ pub(crate) fn marks() -> Marks {
 fn open(path: &Path, given: Option<GivenFile>, limits: SizeLimits) -> anyhow::Result<Directory> {
     if let Some(GivenFile { objects, .. }) = given {
         let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
-        case::put(&directory, &objects);
+        case::put(&directory, &objects, |object| object.place.clone());
         return Ok(directory);
     }
     let options = DirectoryOptions {

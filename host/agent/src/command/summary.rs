@@ -1,5 +1,6 @@
 //! The summary of a run: counts by state and reason, and the worst primaries by name.
 
+use crate::command::case;
 use crate::controller::Controller;
 use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::active::Active;
@@ -120,6 +121,12 @@ fn unreadable(controller: &Controller, screen: &Screen) -> bool {
         let message = one.message.strip_prefix(place.as_str());
         let message = message.and_then(|message| message.strip_prefix(": "));
         let message = message.unwrap_or(&one.message);
+        // An object of several files, or of standard input, is one line in memory; its place says its document.
+        let of_document = place.contains(case::DOCUMENT);
+        let message = match message.strip_prefix("document 1, line 1: ") {
+            Some(message) if of_document => message,
+            _ => message,
+        };
         screen.tell(
             format_args!("{place}: {reason}: {message}"),
             [("place", json!(place)), ("reason", json!(reason))],

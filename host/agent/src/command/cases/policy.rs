@@ -4,7 +4,7 @@
 mod comparison;
 
 use super::update::Came;
-use crate::command::case::{self, AgentSpec, CaseSpec, GivenFile, settings};
+use crate::command::case::{self, AgentSpec, CaseSpec, GivenFile, GivenObject, settings};
 use crate::command::session::Session;
 use crate::controller::{Clock, Controller};
 use crate::policies::components::Components;
@@ -13,7 +13,7 @@ use crate::policies::loading::Loading;
 use crate::policies::{FoundPolicies, PolicySource};
 use anyhow::{Context as _, bail};
 use comparison::{CaseExpectation, Comparison};
-use serde_json::{Map, Value};
+use serde_json::Map;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,8 @@ pub(super) async fn run(
         session.take_written();
         session.controller.memory.lock().journal = Some(Vec::new());
         if changes {
-            case::put(&session.directory, &read(folder, "then.yaml")?.objects);
+            let then = read(folder, "then.yaml")?.objects;
+            case::put(&session.directory, &then, case::by_name);
         }
         case.remove_gone(&session.directory)?;
         session.follow().await;
@@ -88,7 +89,7 @@ async fn start(
     engine: &Engine,
     folder: &Path,
     case: &CaseSpec,
-    objects: &[Value],
+    objects: &[GivenObject],
 ) -> anyhow::Result<Session> {
     let mut policies = settings::policies_above(folder)?;
     for policy in &mut policies {
@@ -108,7 +109,7 @@ async fn start(
     let name = cluster_name.as_deref().unwrap_or("local-cluster");
     let facts = AgentFacts::new(name, self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", SizeLimits::default());
-    case::put(&directory, objects);
+    case::put(&directory, objects, case::by_name);
     let loading = Loading::start(
         engine.clone(),
         source,
