@@ -3,17 +3,18 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::kinds::{
-    HOSTED_CLUSTER, MANAGED_CLUSTER, ManagedCluster, ManagedClusterSpec, Metadata,
+    HOSTED_CLUSTER, MANAGED_CLUSTER, ManagedCluster, ManagedClusterSpec, Metadata, SOURCE_PATH,
 };
 use transom_guest::naming::{ANNOTATION_PATH, IMPORTED, IMPORTED_PATH};
 use transom_guest::objects::Desired;
-use transom_guest::{ObjectRef, Read, make};
+use transom_guest::{ObjectRef, Primary, Read, make};
 
 /// What is read of both kinds, that of the primary first.
 pub(crate) const READS: [Read; 2] = [
     HOSTED_CLUSTER.read(&["metadata.labels", ANNOTATION_PATH, IMPORTED_PATH]),
     MANAGED_CLUSTER.read(&[
         "metadata.labels",
+        SOURCE_PATH,
         "spec.hubAcceptsClient",
         "spec.leaseDurationSeconds",
     ]),
@@ -48,9 +49,10 @@ impl Hosted {
     }
 }
 
-/// Whether a policy made a ManagedCluster, or adopted it.
-pub(crate) fn is_made(cluster: &ManagedCluster) -> bool {
-    cluster.metadata.labels.contains_key(MADE)
+/// Whether a policy made a ManagedCluster or adopted it, and not for another HostedCluster.
+pub(crate) fn is_made_for(cluster: &ManagedCluster, primary: &Primary) -> bool {
+    let metadata = &cluster.metadata;
+    metadata.labels.contains_key(MADE) && metadata.is_made_for(primary) != Some(false)
 }
 
 /// The ManagedCluster. Of one that is there already, what people and the hub change stays: acceptance,

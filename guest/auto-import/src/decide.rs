@@ -46,10 +46,11 @@ impl Import {
     }
 
     /// Whether it is left alone: it was imported before, and since then a person detached it, imported it by hand, or
-    /// gave it another name.
-    fn is_left(&self, there: Option<&ManagedCluster>) -> bool {
+    /// gave it another name; or its ManagedCluster was made for another HostedCluster.
+    fn is_left(&self, there: Option<&ManagedCluster>, primary: &Primary) -> bool {
+        let is_ours = there.is_some_and(|there| cluster::is_made_for(there, primary));
         let imported_as = self.hosted.imported_as();
-        imported_as.is_some_and(|name| name != self.name || !there.is_some_and(cluster::is_made))
+        imported_as.is_some_and(|name| name != self.name || !is_ours)
     }
 }
 
@@ -65,7 +66,7 @@ impl Objects for AutoImport {
         let asked = inputs.iter().any(|input| input.role == CLUSTER);
         let there: Option<ManagedCluster> = found(inputs, CLUSTER).read()?;
         // Before the ManagedCluster was looked at, it may be one to make.
-        if asked && import.is_left(there.as_ref()) {
+        if asked && import.is_left(there.as_ref(), primary) {
             return Ok(Requirement {
                 targets: Vec::new(),
                 needs,
@@ -87,7 +88,7 @@ impl Objects for AutoImport {
     ) -> Result<Answer, Failure> {
         let import = Import::of(context, primary)?;
         let there: Option<ManagedCluster> = found(&inputs, CLUSTER).read()?;
-        if import.is_left(there.as_ref()) {
+        if import.is_left(there.as_ref(), primary) {
             return Ok(Answer::default());
         }
         let hosting_cluster =

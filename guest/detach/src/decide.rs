@@ -1,12 +1,14 @@
 //! Decides what is left of a hosted cluster on its hub. Pure functions.
 
 use crate::Detach;
-use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS, SOURCE};
+use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS};
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use transom_guest::kinds::{HOSTED_CLUSTER, Metadata};
-use transom_guest::naming::{IMPORTED, hosting_cluster, is_label};
+use transom_guest::naming::{
+    IMPORTED, IMPORTED_PATH, INVALID_TARGET_NAME, hosting_cluster, is_label,
+};
 use transom_guest::objects::{Answer, Input, Member, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
 
@@ -24,35 +26,7 @@ struct There {
     metadata: Metadata,
 }
 
-/// The primary that an object was made for, as its stamp has it.
-#[derive(Deserialize)]
-struct Source {
-    kind: String,
-    #[serde(default)]
-    namespace: String,
-    name: String,
-    #[serde(default)]
-    uid: String,
-}
-
-impl Source {
-    fn is(&self, primary: &Primary) -> bool {
-        let ObjectRef {
-            namespace, name, ..
-        } = &primary.reference;
-        let named = (Some(&self.namespace), &self.name) == (namespace.as_ref(), name);
-        named || !self.uid.is_empty() && self.uid == primary.uid
-    }
-}
-
 impl There {
-    /// Whether a policy made it for this HostedCluster; `None` if none made it for any.
-    fn is_made_for(&self, primary: &Primary) -> Option<bool> {
-        let stamp = self.metadata.annotations.get(SOURCE)?;
-        let source: Source = serde_json::from_str(stamp).ok()?;
-        (source.kind == primary.reference.kind).then(|| source.is(primary))
-    }
-
     /// Whether a ManagedCluster has its control plane on this hosting cluster. One that Hive made is Hive's to remove.
     fn is_hosted_by(&self, hosting_cluster: &str) -> bool {
         let annotation = |key: &str| self.metadata.annotations.get(key).map(String::as_str);
@@ -76,26 +50,40 @@ struct Objects {
 }
 
 impl Objects {
-    fn of(context: &Context<Settings>, primary: &Primary) -> Result<Self, Problem> {
+    /// `None` if there are none: no ManagedCluster can have the name that follows from the HostedCluster's own.
+    fn of(context: &Context<Settings>, primary: &Primary) -> Result<Option<Self>, Problem> {
         let settings = &context.settings;
-        let name = name(context, primary)?;
+        let Some(name) = name(context, primary)? else {
+            return Ok(None);
+        };
         let here = &primary.reference.cluster;
         let hub = settings.hub.as_deref().unwrap_or(here);
         let klusterlet = ["klusterlet-", &name].concat();
-        Ok(Self {
+        Ok(Some(Self {
             cluster: ObjectRef::new(hub, CLUSTERS, "ManagedCluster", name),
             klusterlet: ObjectRef::new(here, KLUSTERLETS, "Klusterlet", klusterlet),
-        })
+        }))
     }
 }
 
-/// The name of the managed cluster: the one under which it was imported, whatever the HostedCluster says now.
-fn name(context: &Context<Settings>, primary: &Primary) -> Result<String, Problem> {
+/// The name of the managed cluster: the one under which it was imported, whatever the HostedCluster says now. `None` if
+/// no ManagedCluster can have the name that follows from the HostedCluster's own.
+///
+/// # Errors
+/// [`INVALID_TARGET_NAME`] if an annotation has another name that none can have: then it is not known which one is meant.
+fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>, Problem> {
     let mut read: There = primary.read()?;
     let noted = read.metadata.annotations.remove(IMPORTED);
-    match noted.filter(|name| is_label(name)) {
-        Some(name) => Ok(name),
-        None => context.settings.naming.name(&context.agent, primary),
+    match noted.filter(|name| !name.is_empty()) {
+        Some(name) if is_label(&name) => Ok(Some(name)),
+        Some(_) => {
+            let message = "the note of the import is not the name of a ManagedCluster";
+            Err(INVALID_TARGET_NAME.problem(message).at(IMPORTED_PATH))
+        }
+        None => match context.settings.naming.name(&context.agent, primary) {
+            Err(problem) if problem.field.as_deref() == Some("metadata.name") => Ok(None),
+            name => name.map(Some),
+        },
     }
 }
 
@@ -153,7 +141,8 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
     let hosting_cluster =
         hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
     let is_here = cluster.as_ref().is_some_and(|cluster| {
-        cluster.is_hosted_by(hosting_cluster) && cluster.is_made_for(primary) != Some(false)
+        cluster.is_hosted_by(hosting_cluster)
+            && cluster.metadata.is_made_for(primary) != Some(false)
     });
     if !primary.deleting {
         return Ok(match is_here {
@@ -162,7 +151,7 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
         });
     }
     // Whoever names the ManagedCluster of another HostedCluster must not remove it.
-    let made_for = |cluster: &There| cluster.is_made_for(primary);
+    let made_for = |cluster: &There| cluster.metadata.is_made_for(primary);
     let is_ours = cluster.as_ref().and_then(made_for) == Some(true);
     if let Value::Every(members) = found(inputs, OTHERS)
         && !is_ours
@@ -181,14 +170,16 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
 }
 
 impl transom_guest::Objects for Detach {
-    /// Both objects are read; they are targets where they are removed. Whether another HostedCluster has them is asked
-    /// before that.
+    /// Reads both objects; those to remove are targets. Before a removal it also reads all HostedClusters, to see
+    /// whether another one has the same ManagedCluster.
     fn require(
         context: &Context<Settings>,
         primary: &Primary,
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
-        let objects = Objects::of(context, primary)?;
+        let Some(objects) = Objects::of(context, primary)? else {
+            return Ok(Requirement::default());
+        };
         let answer = answer(context, primary, inputs)?;
         let mut needs = vec![
             Need::object(CLUSTER, objects.cluster),
@@ -220,10 +211,13 @@ fn answer(
     inputs: &[Input],
 ) -> Result<Answer, Problem> {
     let settings = &context.settings;
+    let Some(objects) = Objects::of(context, primary)? else {
+        return Ok(Answer::default());
+    };
     let Objects {
         cluster,
         klusterlet,
-    } = Objects::of(context, primary)?;
+    } = objects;
     let keeps = Answer {
         keep_finalizer: settings.finalizer,
         ..Answer::default()

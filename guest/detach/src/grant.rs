@@ -2,7 +2,7 @@
 //! may be taken off a Klusterlet have to be added to that.
 
 use crate::decide::{CLUSTER, KLUSTERLET, OTHERS};
-use transom_guest::kinds::HOSTED_CLUSTER;
+use transom_guest::kinds::{HOSTED_CLUSTER, SOURCE_PATH};
 use transom_guest::naming::{ANNOTATION_PATH, IMPORTED_PATH};
 use transom_guest::objects::Operator;
 use transom_guest::{Grant, LabelGrant, ObjectPattern, Read, ReadGrant, WriteGrant};
@@ -15,8 +15,6 @@ pub(crate) const KLUSTERLETS: &str = "operator.open-cluster-management.io/v1";
 pub(crate) const DEPLOY_MODE: &str = "import.open-cluster-management.io/klusterlet-deploy-mode";
 /// The cluster that hosts the control plane of a ManagedCluster.
 pub(crate) const HOSTED_BY: &str = "import.open-cluster-management.io/hosting-cluster-name";
-/// The primary that a policy made an object for.
-pub(crate) const SOURCE: &str = "transom.dev/source";
 /// What a ManagedCluster was made by.
 pub(crate) const CREATED_VIA: &str = "open-cluster-management/created-via";
 
@@ -30,7 +28,7 @@ pub(crate) const READS: [Read; 3] = [
             r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,
             r#"metadata.annotations["import.open-cluster-management.io/hosting-cluster-name"]"#,
             r#"metadata.annotations["open-cluster-management/created-via"]"#,
-            r#"metadata.annotations["transom.dev/source"]"#,
+            SOURCE_PATH,
             "metadata.deletionTimestamp",
         ],
         changes: &[],

@@ -1,14 +1,15 @@
 //! The reasons of this guest.
 
 use transom_guest::Reason;
-use transom_guest::naming::HOSTING_CLUSTER_UNKNOWN;
+use transom_guest::naming::{HOSTING_CLUSTER_UNKNOWN, INVALID_TARGET_NAME};
 
 /// All of them.
-pub(crate) const ALL: [Reason; 4] = [
+pub(crate) const ALL: [Reason; 5] = [
     CLUSTER_REMAINS,
     KLUSTERLET_REMAINS,
     KLUSTERLET_STUCK,
     HOSTING_CLUSTER_UNKNOWN,
+    INVALID_TARGET_NAME,
 ];
 
 pub(crate) const CLUSTER_REMAINS: Reason = Reason {

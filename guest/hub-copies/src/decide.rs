@@ -3,7 +3,9 @@
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
-use transom_guest::naming::{ANNOTATION_PATH, Naming, hosting_cluster};
+use transom_guest::naming::{
+    ANNOTATION_PATH, INVALID_TARGET_NAME, annotated_name, hosting_cluster, is_subdomain,
+};
 use transom_guest::objects::{Absence, Answer, Input, Need, Requirement, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Read, make, object};
 
@@ -78,11 +80,12 @@ impl Copies {
         let settings = &context.settings;
         let hosted: Hosted = primary.read()?;
         // The discovery name is not used: whoever looks for a copy knows the HostedCluster.
-        let naming = Naming {
-            discovery: false,
-            ..Naming::default()
-        };
-        let name = naming.name(&context.agent, primary)?;
+        let annotated = annotated_name(primary)?;
+        let name = annotated.unwrap_or_else(|| primary.reference.name.clone());
+        if !is_subdomain(&[&name, "-", PASSWORD.suffix].concat()) {
+            let message = "no Secret can have the name of a copy, which begins with this one";
+            return Err(INVALID_TARGET_NAME.problem(message).at(ANNOTATION_PATH));
+        }
         let hub = settings.hub.as_deref();
         let hub = hub.unwrap_or(&primary.reference.cluster);
         let hosting = hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;

@@ -125,6 +125,39 @@ pub struct Metadata {
     pub finalizers: Vec<String>,
 }
 
+/// The annotation of an object that a policy made: the primary that it was made for.
+pub const SOURCE: &str = "transom.dev/source";
+/// Its path.
+pub const SOURCE_PATH: &str = r#"metadata.annotations["transom.dev/source"]"#;
+
+/// The primary in that annotation.
+#[derive(Deserialize)]
+struct Source {
+    kind: String,
+    #[serde(default)]
+    namespace: String,
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+impl Metadata {
+    /// Whether a policy made the object for a primary; `None` if none made it for one of its kind. A guest that asks
+    /// declares [`SOURCE_PATH`].
+    pub fn is_made_for(&self, primary: &Primary) -> Option<bool> {
+        let source: Source = serde_json::from_str(self.annotations.get(SOURCE)?).ok()?;
+        let ObjectRef {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &primary.reference;
+        let named = (Some(&source.namespace), &source.name) == (namespace.as_ref(), name);
+        let same = named || !source.uid.is_empty() && source.uid == primary.uid;
+        (source.kind == *kind).then_some(same)
+    }
+}
+
 /// What a guest reads of a condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

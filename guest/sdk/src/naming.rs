@@ -1,5 +1,6 @@
 //! How the managed cluster of a HostedCluster is called: one rule for every guest that needs the name.
 
+use crate::kinds::Metadata;
 use crate::{Agent, Primary, Problem, Reason};
 use serde::Deserialize;
 
@@ -92,13 +93,13 @@ impl Naming {
             _ => (primary.reference.name.clone(), "metadata.name"),
         };
         let namespace = ["klusterlet-", &name].concat();
-        if is_label(&namespace) {
+        if is_label(&name) && is_label(&namespace) {
             return Ok(name);
         }
         let message = if namespace.len() > 63 {
             "a namespace `klusterlet-<name>` would be longer than 63 characters"
         } else {
-            "only lower-case letters, digits and dashes can stand in a namespace `klusterlet-<name>`"
+            "not of lower-case letters, digits and dashes, with none of the dashes at an end"
         };
         Err(INVALID_TARGET_NAME.problem(message).at(field))
     }
@@ -106,10 +107,11 @@ impl Naming {
     /// Refuses a prefix that cannot be part of a name; `field` is the place of these settings.
     pub fn check(&self, field: &str) -> Option<Problem> {
         let prefix = self.prefix.as_deref().unwrap_or_default();
-        let refused = !prefix.bytes().all(is_label_byte);
+        let refused = prefix.starts_with('-') || !prefix.bytes().all(is_label_byte);
         refused.then(|| {
             let field = [field, ".prefix"].concat();
-            Problem::in_settings(&field, "not of lower-case letters, digits and dashes")
+            let why = "not of lower-case letters, digits and dashes, the first no dash";
+            Problem::in_settings(&field, why)
         })
     }
 
@@ -120,6 +122,11 @@ impl Naming {
             prefix => [prefix, "-", name].concat(),
         }
     }
+}
+
+/// Whether a text is a DNS name: up to 253 characters, labels with dots between them.
+pub fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
 }
 
 /// Whether a text is one label of a DNS name: 1 to 63 of `[a-z0-9-]`, no dash at the ends.
@@ -134,32 +141,26 @@ fn is_label_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-'
 }
 
+/// What is read of the HostedCluster.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct HostedCluster {
+struct Read {
     metadata: Metadata,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    annotations: Annotations,
-}
+/// The annotation that names the managed cluster.
+const ANNOTATION: &str = "cluster.open-cluster-management.io/managedcluster-name";
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Annotations {
-    #[serde(rename = "cluster.open-cluster-management.io/managedcluster-name")]
-    name: Option<String>,
-}
-
-/// The value of the annotation; an empty one counts as absent.
-fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
+/// The name in the annotation; an empty one counts as absent.
+///
+/// # Errors
+/// Annotations of an unexpected type.
+pub fn annotated_name(primary: &Primary) -> Result<Option<String>, Problem> {
     if primary.fields == "{}" {
         return Ok(None);
     }
-    let cluster: HostedCluster = primary.read()?;
-    let name = cluster.metadata.annotations.name;
+    let mut cluster: Read = primary.read()?;
+    let name = cluster.metadata.annotations.remove(ANNOTATION);
     Ok(name.filter(|name| !name.is_empty()))
 }
 
@@ -211,7 +212,7 @@ mod tests {
             primary.reference.name.clone_from(&name);
             match naming.name(&agent, &primary) {
                 Ok(managed) => {
-                    prop_assert!(is_label(&["klusterlet-", &managed].concat()));
+                    prop_assert!(is_label(&managed) && is_label(&["klusterlet-", &managed].concat()));
                     match annotation.as_deref() {
                         None | Some("") => prop_assert!(managed.ends_with(&name)),
                         Some(annotation) => prop_assert_eq!(managed, annotation),

@@ -24,8 +24,8 @@ use std::borrow::Cow;
 use std::fmt;
 use transom_api::KnownReason;
 
-/// The most values in a kubeconfig.
-const NODES: usize = 100_000;
+/// The most values in a kubeconfig. Each may take 640 bytes once it is parsed, which [`COST`] does not count.
+const NODES: usize = 4_000;
 
 /// Bytes of memory that one byte of a kubeconfig takes at most while it is parsed, shown, assembled and compared.
 pub const COST: usize = 16;

@@ -125,7 +125,7 @@ impl<'d> Parts<'d> {
     /// and no names.
     pub(crate) fn open(&self) -> Value {
         let harmless = |value: &&'d Value| match value.as_str() {
-            Some(text) if text.contains('@') => Value::from("@"),
+            Some(text) if text.contains(['@', '?', '#']) => Value::from("@"),
             _ => (*value).clone(),
         };
         let clusters: Map<String, Value> = self
@@ -224,13 +224,15 @@ mod tests {
     fn the_open_part_holds_no_credential_and_no_name() {
         let mut document = kubeconfig();
         document["clusters"][0]["name"] = json!("hunter2-cluster");
-        document["clusters"][0]["cluster"]["proxy-url"] = json!("http://me:hunter2@proxy");
         document["users"][0]["user"] =
             json!({"username": "hunter2", "password": "hunter2", "exec": {"args": ["hunter2"]}});
         document["preferences"] = json!({"x": "hunter2"});
-        let shown = Parts::of(&parsed(&document)).open().to_string();
-        assert!(!shown.contains("hunter2"), "{shown}");
-        assert!(shown.contains("https://a:6443"), "{shown}");
+        for proxy in ["me:hunter2@proxy", "proxy/?hunter2", "proxy/#hunter2"] {
+            document["clusters"][0]["cluster"]["proxy-url"] = json!(format!("http://{proxy}"));
+            let shown = Parts::of(&parsed(&document)).open().to_string();
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert!(shown.contains("https://a:6443"), "{shown}");
+        }
     }
 
     #[test]

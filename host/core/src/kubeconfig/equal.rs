@@ -1,6 +1,6 @@
 //! Whether two kubeconfigs say the same: compares parsed values, data by bytes, entries by name. Ignores formatting.
 
-use super::{Assembled, KubeconfigLimits, SourceKubeconfig, certificate};
+use super::{Assembled, KubeconfigLimits, NODES, SourceKubeconfig, certificate};
 use crate::document::{self, ParseLimits};
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ impl Assembled {
         }
         let limits = ParseLimits {
             bytes: bytes.len().max(self.text.len()).saturating_mul(2),
-            nodes: 100_000,
+            nodes: NODES,
             depth: 64,
         };
         document::parse_one(bytes, limits)
