@@ -139,7 +139,7 @@ impl Objects for Availability {
                         answer.wait = Some(stopped());
                     }
                 }
-                // It came with an old time: an agent that knows so does not say that the cluster is available.
+                // It came with an old time: an agent that learns so does not report the cluster as available.
                 let is_behind = matches!(found(&inputs, ARRIVAL), Value::Behind(_));
                 conditions.extend(is_behind.then_some(BEHIND));
             }

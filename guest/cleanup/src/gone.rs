@@ -82,8 +82,8 @@ pub(crate) fn reconcile(
     })
 }
 
-/// When the removal begins. The time runs while the namespace waits for the cluster; a removal that was tried went
-/// before that, whatever became of it.
+/// When the removal begins: `graceSeconds` after the namespace began to wait for the cluster. It begins at once if the
+/// last reconcile already tried to remove something, because the grace period was over then.
 fn begins(context: &Context<Settings>, inputs: &[Input]) -> i64 {
     let refused = matches!(found(inputs, REFUSED), Value::FailedWrite(_));
     let since = match found(inputs, LAST) {

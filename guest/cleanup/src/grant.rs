@@ -45,7 +45,7 @@ pub(crate) const READS: [Read; 4] = [
     Read {
         api_version: "cluster.open-cluster-management.io/v1",
         kind: "ManagedCluster",
-        // One that is being deleted is told to who reads this: it is still there.
+        // With this field a cluster that is being deleted crosses: otherwise it would count as absent.
         fields: &["metadata.deletionTimestamp"],
         changes: &[],
     },

@@ -138,8 +138,8 @@ impl World for ClusterAccess {
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let whole = decided != Decided::Accepted || !known.binding_leaves();
         match (incomplete(&cluster, &inputs), said(decided)) {
-            // Before the write that may fail again. Said once: after that the cluster is accepted as soon as all is
-            // written.
+            // Comes before the write that may fail again. Written only once: then the cluster is accepted as soon as
+            // all writes succeed.
             (Some(why), _) => apply.insert(0, decision(primary, "False", &ERROR, &why)),
             (None, Some((status, reason, message))) if whole && !says(&cluster, status) => {
                 apply.push(decision(primary, status, &reason, message));

@@ -37,8 +37,8 @@ impl There {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether its end is waited for: it is held until the work agent has cleaned up, or is made here, so that it goes.
-    /// Any other one is removed before the cluster is released, or stays for ever.
+    /// Whether the cluster waits for the end of this binding: it has the finalizer of the work agent, or Transom made
+    /// it, so it does go. A binding of others is not waited for, because it might stay for ever.
     fn ends(&self) -> bool {
         let metadata = &self.metadata;
         let (label, us) = MANAGED_BY;
@@ -74,13 +74,13 @@ impl Known {
         self.binding.as_ref().is_some_and(There::ends)
     }
 
-    /// Whether the works decide what becomes of that binding: it is being deleted with its namespace, where none can be
-    /// made in its place.
+    /// Whether the binding is being deleted together with its namespace, in which it cannot be recreated. Then it stays
+    /// as long as there are works.
     pub(crate) fn leaves_with_namespace(&self) -> bool {
         self.binding_leaves() && self.namespace.as_ref().is_some_and(There::leaves)
     }
 
-    /// Whether the binding is being deleted and holds on to nothing: it is released, and made anew where it is wanted.
+    /// Whether the binding is being deleted and nobody needs it: it is released, and recreated where it is wanted.
     pub(crate) fn may_go(&self, decided: Decided) -> bool {
         let needed = match decided {
             Decided::Accepted => self.leaves_with_namespace() && self.works,

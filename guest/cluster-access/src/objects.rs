@@ -79,8 +79,8 @@ impl Objects<'_> {
         all
     }
 
-    /// Those of the cluster alone that are not made, in the order in which they go: also those that were there before
-    /// this policy.
+    /// The cluster's own objects that are not wanted, in the order in which they are removed, including objects that
+    /// were there before this policy.
     pub(crate) fn left_out(&self, decided: Decided, works: bool) -> Vec<ObjectRef> {
         let (name, mut all) = (self.name(), Vec::new());
         if decided == Decided::Leaving {

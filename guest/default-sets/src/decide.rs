@@ -32,7 +32,7 @@ impl Set {
         }
     }
 
-    /// What a new one says. In a content an empty map says nothing; an empty list selects what `{}` does.
+    /// The content of a new set. An empty map would write nothing, so an empty list stands for the selector `{}`.
     fn content(self) -> Json {
         let selector = match self {
             Self::Default => json!({"selectorType": "ExclusiveClusterSetLabel"}),
@@ -43,7 +43,7 @@ impl Set {
         json!({"spec": {"clusterSelector": selector}})
     }
 
-    /// What makes one right that says something else: everything beside that goes.
+    /// The content that repairs a set with another selector: it also removes what a new set does not have.
     fn repaired(self) -> Json {
         let mut content = self.content();
         let labels = &mut content["spec"]["clusterSelector"]["labelSelector"];

@@ -72,7 +72,7 @@ pub struct ReadGrant {
     pub object: ObjectPattern,
     /// The keys of a Secret's data that it asks for.
     pub keys: &'static [&'static str],
-    /// How many objects, and how many bytes of them, it asks for at once.
+    /// For a set: the most objects, and the most bytes of names and declared fields.
     pub every: Option<(u32, u32)>,
     /// What it needs them for, in one sentence.
     pub why: &'static str,

@@ -29,9 +29,9 @@ pub fn warn(message: &str) {
     let _ = message;
 }
 
-/// Makes this instance report a panic: its message, file and line go to the host, which puts them into the message of
-/// the failure. Outside wasm a panic is as usual. Every call starts with this, because every call has an instance of
-/// its own.
+/// Installs a panic hook that reports message, file and line to the host, which puts them into the message of the
+/// failure; outside wasm it does nothing. Every exported function calls this first, because every call has a fresh
+/// instance.
 pub(crate) fn report_panic() {
     #[cfg(target_arch = "wasm32")]
     std::panic::set_hook(Box::new(|info| {

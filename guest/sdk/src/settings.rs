@@ -27,8 +27,9 @@ pub(crate) fn check<S: DeserializeOwned + Default>(text: &str) -> Result<S, Prob
     }
 }
 
-/// The path of a list in the place of a mapping, in settings that serde accepts: it reads such a list as the values of
-/// the fields, in their order. Only in such a place, a mapping instead of the list has an unknown field.
+/// The path of a list in the place of a mapping. serde accepts such a list, as the values of the fields in order. To
+/// find it, this puts a mapping with an unknown field in the place of each list: serde names that field only where it
+/// expects a mapping.
 fn misplaced_list<S: DeserializeOwned + Default>(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     // One buffer for all probes: a guest's memory frees only its last block.

@@ -78,7 +78,7 @@ pub struct PolicySpec {
     /// How much may change in an interval.
     #[serde(default)]
     pub limits: LimitsSpec,
-    /// What becomes of what was applied for a primary while its guest fails.
+    /// What happens to the applied state of a primary while its guest fails.
     #[serde(default)]
     pub on_failure: OnFailureSpec,
     /// What one call of the guests may use.
@@ -140,10 +140,10 @@ pub struct PrimarySpec {
 /// What the annotation `transom.dev/paused` on a primary does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PauseSpec {
-    /// Nothing is written for that primary, and nothing pruned.
+    /// The agent writes nothing for that primary, and prunes nothing.
     #[default]
     Honor,
-    /// Nothing: somebody may write the primary who must not decide that, such as the agent of a ManagedCluster.
+    /// No effect: whoever may write the primary, such as the agent of a ManagedCluster, cannot pause it.
     Ignore,
 }
 
@@ -279,17 +279,17 @@ pub struct WriteGrantSpec {
     /// annotation may end with `*` and then stands for all that begin so: `metadata.labels["example.com/part-*"]`.
     #[serde(default)]
     pub fields: Vec<String>,
-    /// Which labels an object must have for `remove` and `release`. One that a policy made must be selected by its
-    /// label `transom.dev/policy`.
+    /// Which labels an object must have for `remove` and `release`. An object that a policy made counts only if the
+    /// selector names its label `transom.dev/policy`.
     #[serde(default, skip_serializing_if = "LabelSelectorSpec::is_empty")]
     pub labels: LabelSelectorSpec,
-    /// The finalizers that `release` takes off. With `create`, `update` and `delete`: those that objects of the policy
-    /// bear until it does not want them any more.
+    /// The finalizers that `release` removes. With `create`, `update` and `delete`: the finalizers that each object of
+    /// the policy bears until the policy no longer wants the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// For a guest that writes any fields: which values a field, or a part of one, may get, by its path. In texts `*`
-    /// and templates stand for what they stand for in names; null allows removing the field. Of a list every element
-    /// must be allowed. A field that is not listed may get any value.
+    /// For a guest that writes any fields: the allowed values of a field, or of a part of one, by its path. `*` and
+    /// templates mean the same as in names; null allows removing the field. Every element of a list must be allowed. A
+    /// field that is not listed may get any value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
     /// For Secrets that hold credentials: what each field, as `data.kubeconfig` or `data["tls.crt"]`, may be filled
@@ -303,8 +303,8 @@ pub struct WriteGrantSpec {
     /// the policy may set or remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<String>,
-    /// For the conditions of a CertificateSigningRequest, which approve or deny it: the signers whose requests these
-    /// are.
+    /// For the conditions that approve or deny a CertificateSigningRequest: the signers whose requests the policy may
+    /// decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signers: Vec<String>,
     /// What a written kubeconfig may contain.

@@ -198,13 +198,11 @@ pub struct PrimaryStatus {
     /// Since when it has been in this state for this reason.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
-    /// Since when its guest fails by its own fault, so that what was applied for it gets older; absent when it does
-    /// not.
+    /// Since when its guest fails by its own fault; absent when it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub failing_since: Option<String>,
-    /// When what was applied for it becomes stale, or is withdrawn, as `spec.onFailure` says; absent when it never
-    /// does.
+    /// When its applied state becomes stale or is withdrawn, as `spec.onFailure` says; absent when it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub expires: Option<String>,
@@ -263,8 +261,8 @@ pub enum ConditionType {
     Watched,
     /// No primary failed, and no limit is reached.
     Healthy,
-    /// A tag means another artifact in the registry than when it was pulled; the active revision does not follow it.
-    /// Absent when none does.
+    /// A tag now names another artifact in the registry than the pulled one; the active revision keeps the pulled one.
+    /// Absent when no tag moved.
     TagMoved,
     /// The components of the active revision are signed as the policy demands. Absent when it demands nothing.
     Verified,

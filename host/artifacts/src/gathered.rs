@@ -150,7 +150,7 @@ pub struct Unread {
     pub reason: KnownReason,
     /// What was attempted on what, and why it failed.
     pub message: String,
-    /// Whether nothing can be had from its whole registry now, so that asking for another artifact there is of no use.
+    /// Whether its registry failed as a whole, so that a request for another artifact there would fail, too.
     pub silent: bool,
 }
 
@@ -164,7 +164,7 @@ impl Unread {
         }
     }
 
-    /// The same of a registry from which nothing can be had.
+    /// The failure of a whole registry.
     pub fn silent(reason: KnownReason, message: String) -> Self {
         Self {
             silent: true,

@@ -35,7 +35,7 @@ pub enum Base {
         /// The folder of the policy's file, from there.
         below: PathBuf,
     },
-    /// Where the base of the policy says, and in files that the user of a command names.
+    /// Files that the user of a command names, and the base of the policy for all others.
     Named {
         /// The files, each by the text that stands for it in the policy.
         files: BTreeMap<String, PathBuf>,

@@ -56,7 +56,7 @@ impl Registries {
         Ok(registries)
     }
 
-    /// A client for one place: it would use the first credential of a host for all of its repositories.
+    /// A client for one place: a shared one would use the first credential of a host for all its repositories.
     fn client(&self) -> Result<Client, String> {
         let config = ClientConfig {
             protocol: ClientProtocol::HttpsExcept(self.0.plain().to_vec()),
@@ -114,7 +114,7 @@ impl Registries {
         Ok(ArtifactPlace { login, ..place })
     }
 
-    /// A refusal says which credential would have been there.
+    /// Adds to a refusal that a credential helper is configured, which the agent does not run.
     fn explained(&self, image: &Image, mut unread: Unread) -> Unread {
         if unread.reason == KnownReason::RegistryForbidden
             && let Some(field) = self.0.helper(image)

@@ -61,7 +61,7 @@ pub trait Cluster: Send + Sync {
     /// What cannot be followed now, as a policy's status names it: kinds, or files, which may hold any kind.
     fn watch_errors(&self) -> Vec<WatchStatus>;
 
-    /// The objects of a kind, in a namespace or in all, whose labels are selected, or cannot be read; sorted.
+    /// The objects of a kind, in one namespace or in all, whose labels match, or cannot be read; sorted.
     fn list(
         &self,
         api_version: &str,
@@ -70,13 +70,13 @@ pub trait Cluster: Send + Sync {
         labels: &Selector,
     ) -> Vec<ObjectRef>;
 
-    /// Checks that every object of a scope is known, so that one that is not listed is not there.
+    /// Checks that every object of a scope is known: only then an object that [`Cluster::list`] lacks does not exist.
     ///
     /// # Errors
     /// Why objects may be missing.
     fn complete(&self, scope: &Scope) -> Result<(), ReadFailure>;
 
-    /// Those of them that bear the stamp of a policy.
+    /// The objects of a kind that bear the stamp of a policy.
     fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;
 
     /// The objects that carry the agent's stamp.
@@ -88,21 +88,21 @@ pub trait Cluster: Send + Sync {
     /// Reads an object as it was last observed, or requests it.
     fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
-    /// Reads an object for a resync: what only the agent's own write has reported, and no watch has confirmed, is
-    /// confirmed now.
+    /// Reads an object for a resync. Requests it again if its state is known only from an answer to a request of the
+    /// agent, and no watch has confirmed it.
     fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
-    /// Reads an object where it is kept, because a watch may lag. For actions that cannot be undone. On a directory
-    /// this concerns the agent's own files: a user's file that is being written counts as it was last whole. An object
-    /// that is in none is an error while any file cannot be read.
+    /// Reads an object from its source, because a watch may lag. For actions that cannot be undone. A directory reads
+    /// only the agent's own files again; a user's file that is being written counts as it was last whole. While any
+    /// file cannot be read, an object that is in none is an error.
     fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
     /// Requests an object with all its fields, also those that no watch keeps. Waits for the first answer of an API
     /// server, or until it is known not to answer.
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
-    /// The same for an object in which an agent keeps a record. In a directory only what the agent made counts: whoever
-    /// provides the manifests must not say what was approved, or how much was changed.
+    /// Like [`Cluster::read_whole`], for an object in which agents keep a record. In a directory only the agent's own
+    /// files count: whoever provides the manifests must not say what was approved, or how much was changed.
     fn read_record<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult>;
 
     /// Requests such objects of the kind and namespace of `like` that have a label, with all their fields. Those that
@@ -113,9 +113,9 @@ pub trait Cluster: Send + Sync {
         label: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Vec<Object>, ReadFailure>>;
 
-    /// Requests the metadata of the object that `place` names, or of all of its kind and namespace if it names none,
-    /// whose labels are selected; keeps only the wanted ones. For actions that cannot be undone, because a watch may
-    /// lag. Empty when the kind is not served. A directory answers from what it keeps, and fails while a file cannot be
+    /// Requests the metadata of the object that `place` names, or without a name of all objects of its kind and
+    /// namespace, whose labels match; returns those that are wanted. For actions that cannot be undone, because a watch
+    /// may lag. Empty when the kind is not served. A directory answers from memory, and fails while a file cannot be
     /// read or several files define an object of the scope.
     fn list_metadata<'a>(
         &'a self,
@@ -128,8 +128,8 @@ pub trait Cluster: Send + Sync {
     /// whose answer to [`Cluster::confirm`] leaves no doubt.
     fn unread(&self, object: &ObjectRef) -> Option<String>;
 
-    /// Asks whether somebody may do something: whoever made a request, or the agent. A directory answers with a
-    /// manifest of kind SubjectAccessReview or SelfSubjectAccessReview whose spec is this question.
+    /// Asks whether the requester, or without one the agent, may do something. A directory answers with a manifest of
+    /// kind SubjectAccessReview or SelfSubjectAccessReview whose spec is this question.
     fn review<'a>(
         &'a self,
         review: &'a Review,

@@ -25,7 +25,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// Whether both are the same revision, though perhaps bounded in other ways.
+    /// Whether both are the same revision, even if newer manifests narrow them differently.
     pub fn is(&self, other: &Self) -> bool {
         let (ours, others) = (self.guests(), other.guests());
         let ours = ours.map(|guest| &guest.digest);
@@ -71,7 +71,7 @@ impl Refusal {
     /// A refusal at the gate that the reason belongs to.
     pub fn new(reason: KnownReason, message: impl Into<String>) -> Self {
         let gate = Gate::of(reason);
-        // Components and signatures that are not there are waited for.
+        // A missing component or signature may still appear.
         let retried = matches!(gate, Gate::Source | Gate::Signature)
             && !matches!(Class::of(reason), Class::Invalid | Class::Held);
         Self {
@@ -90,7 +90,7 @@ impl Refusal {
         }
     }
 
-    /// The same at another gate: a guest may break a limit at any.
+    /// Moves the refusal to another gate: a guest may exceed a limit at any gate.
     pub fn at(self, gate: Gate) -> Self {
         Self { gate, ..self }
     }
@@ -131,7 +131,7 @@ pub struct CatalogueEntry {
     pub moved: Vec<MovedTag>,
 }
 
-/// A tag that means another artifact than when it was pulled. It is not followed.
+/// A tag that now names another artifact than the pulled one. The policy keeps the pulled one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedTag {
     /// The component, as the policy names it.
@@ -151,7 +151,7 @@ impl fmt::Display for MovedTag {
         } = self;
         write!(
             f,
-            "`{component}` is the manifest {now} in the registry now; the policy keeps {pulled}, which it was when it was pulled"
+            "the registry now has {now} for `{component}`; the policy keeps {pulled}, the manifest that was pulled"
         )
     }
 }
@@ -176,7 +176,7 @@ pub enum PolicyChange {
     Refused,
     /// The newest manifest narrows what the last good revision may do, or widens it again: enqueue every primary.
     Bounded,
-    /// A tag of its components means something else by now, which is not followed.
+    /// A tag of its components now names another artifact; the policy keeps the pulled one.
     TagMoved,
     /// No tag of its components means something else any more.
     TagReturned,

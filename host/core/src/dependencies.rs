@@ -145,13 +145,13 @@ impl Outputs {
         }
     }
 
-    /// Takes over which uids are known, and what waits for others.
+    /// Copies the known uids of clusters, and the outputs that wait for unknown ones.
     pub fn copy_uids(&mut self, of: &Self) {
         self.uids.clone_from(&of.uids);
         self.unproven.clone_from(&of.unproven);
     }
 
-    /// Records whom an object was made for; of another one nothing is kept.
+    /// Records the key that an object was made for; `None` forgets the object.
     pub fn record(&mut self, object: &ObjectRef, owner: Option<Key>) {
         if owner.is_some() && self.owner(object) == owner.as_ref() {
             return;

@@ -62,7 +62,7 @@ impl Digest {
         Self::of_bytes(&bytes)
     }
 
-    /// Digest of digests under names, and of a text and whether something is so.
+    /// Digest of a text, a flag and named digests.
     pub(crate) fn of_named(text: &str, is_so: bool, named: &BTreeMap<String, Self>) -> Self {
         let mut bytes = Vec::new();
         feed_text(&mut bytes, b's', text);

@@ -18,8 +18,8 @@ pub fn of(object: &Object) -> Digest {
     without_annotations(object, &[])
 }
 
-/// The same without the primary that the object was made for: of an object that many share it does not matter who keeps
-/// it.
+/// The fingerprint without the primary that the object was made for: it does not matter which primary keeps a shared
+/// object.
 pub fn of_shared(object: &Object) -> Digest {
     without_annotations(object, &[labels::SOURCE, labels::INPUTS, labels::COMPONENT])
 }
@@ -49,7 +49,7 @@ fn without_annotations(object: &Object, without: &[&str]) -> Digest {
     ])
 }
 
-/// Of some fields alone, and of what tells one object of a name from the next: its uid, and whether it is being
+/// The fingerprint of some fields, of the uid (another one when the object is recreated), and of whether it is being
 /// deleted.
 pub fn of_fields(fields: &[Path], object: &Object) -> Digest {
     let fields = projection::fingerprints(fields, object);

@@ -50,8 +50,8 @@ impl Found {
         }
     }
 
-    /// The object, as far as it is there for the guest: one that is being deleted only in the form `object`, if the
-    /// guest declares `metadata.deletionTimestamp` of its kind.
+    /// The object, if the guest may see it: one that is being deleted only in the form `object`, and only if the guest
+    /// declares `metadata.deletionTimestamp` of its kind.
     fn there(&self, guest: &GuestFacts) -> Option<&Arc<Object>> {
         let sees = |object: &Object| {
             let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
@@ -209,8 +209,8 @@ fn shaped(object: &Object, declared: &Declared) -> Result<(), Failure> {
 }
 
 /// The digest of everything that a decision rests on: the primary and the inputs as the guest sees them, and their
-/// references. Numbers that are valid for one call are left out, and so are the end of a time that only goes on,
-/// and what became of the last reconcile.
+/// references. Leaves out numbers that are valid for one call, the end of a `Fresh`, `Ahead`, `Behind` or `Unsure` age,
+/// and the result of the last reconcile.
 pub fn digest(primary: &Primary, found: &[Found], inputs: &[Input]) -> Digest {
     let inputs = found.iter().zip(inputs);
     let views = inputs.map(|(found, input)| part(found, input)).collect();

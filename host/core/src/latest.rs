@@ -37,8 +37,7 @@ impl<T: Clone + PartialEq> Latest<T> {
         }
     }
 
-    /// Sets the value that is there already: another writer has put it there. What was wanted before that may be older,
-    /// so it is wanted no more.
+    /// Sets the value that another writer has written. Drops the wanted value, which may be older.
     pub fn found(&mut self, value: T) {
         (self.written, self.wanted) = (Some(value), None);
     }

@@ -26,7 +26,7 @@ use transom_api::KnownReason;
 use transom_api::policy::{Limited, LimitsSpec};
 use transom_api::status::LimitsStatus;
 
-/// A limit is reserved in so many parts: what a killed process loses at most, and the writes of a record.
+/// A limit is reserved in this many parts: a killed process loses at most one part, and each part costs a write.
 const PARTS: u32 = 5;
 
 /// What is about to be changed.
@@ -49,7 +49,7 @@ pub struct Ask<'a> {
 /// Whether it may be changed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitVerdict {
-    /// It may, and counts now for these kinds. Call [`Ledger::give_back`] when it is not changed in the end.
+    /// It may, and now counts for these kinds. Call [`Ledger::give_back`] if it is not changed after all.
     Admitted(LimitedKinds),
     /// Record this first, call [`Ledger::recorded`], and ask again.
     Reserve(LimitRecord),
@@ -70,7 +70,7 @@ pub struct Ledger {
     /// The kinds whose limit keeps each primary from being changed.
     withheld: BTreeMap<Arc<ObjectRef>, LimitedKinds>,
     complete: bool,
-    /// Whether those that are withheld were reconciled again since there was room.
+    /// Whether the withheld primaries were enqueued again since there was room.
     released: bool,
     /// The active revision, as far as it is known here.
     revision: Option<Digest>,
@@ -151,7 +151,7 @@ impl Ledger {
         self.record.as_ref()
     }
 
-    /// Whether looks are needed: something is withheld, or has to be recorded.
+    /// Whether [`Self::check`] is needed: something is withheld, or has to be recorded.
     pub fn is_stopping(&self) -> bool {
         let reached = self.record.as_ref().is_some_and(|record| record.reached);
         reached || self.ended || self.withholds() || self.status.is_some()
@@ -169,7 +169,7 @@ impl Ledger {
     /// Whether a primary may be changed now; all of what is planned for it, or nothing.
     pub fn admit(&mut self, ask: &Ask<'_>) -> LimitVerdict {
         self.begin(&ask.revision, ask.limits);
-        // While something is withheld, only a look ends the interval: it counts all that is withheld.
+        // While something is withheld, only `check` ends the interval: it counts all that is withheld.
         if !self.withholds() {
             self.turn(ask.limits, ask.now_seconds);
         }
@@ -208,7 +208,7 @@ impl Ledger {
         LimitVerdict::Admitted(new)
     }
 
-    /// That something is withheld is recorded first: it keeps the interval open, also after a restart.
+    /// Withholds a change. The record says so first: this keeps the interval open, also after a restart.
     fn withhold(&mut self, ask: &Ask<'_>, over: LimitedKinds, primaries: u32) -> LimitVerdict {
         if !self.record.as_ref().is_some_and(|record| record.reached) {
             let mut record = self.reserving(ask, &LimitedKinds::new(), primaries);

@@ -1,6 +1,6 @@
-//! What a policy puts on an object that it makes, beside its stamp and the data that it owns wholly: the labels and
-//! annotations of `spec.own`, and the fields that its guest wants. An annotation of the object lists all of these, so
-//! that what is no longer wanted goes; everything else is left alone.
+//! The labels and annotations of `spec.own`, and the fields that a guest wants, on an object that a policy makes
+//! (beside the stamp and the data that the policy owns wholly). An annotation of the object lists them, so that the
+//! agent removes those that are no longer wanted, and no others.
 
 use crate::object::Object;
 use crate::plan::desired::holds;
@@ -64,8 +64,7 @@ impl WantedKeys {
         }
     }
 
-    /// The same with the finalizers that the grant names, of which those that others put there are none of the
-    /// policy's.
+    /// Adds the finalizers that the grant names, except those that others put on the object.
     pub(crate) fn bearing(mut self, rule: &WriteRule, existing: Option<&Object>) -> Self {
         let wanted = rule.finalizers().into_iter().flatten();
         let ours = wanted.filter(|name| existing.is_none_or(|there| puts(there, name)));
@@ -79,7 +78,7 @@ impl WantedKeys {
         self
     }
 
-    /// Whether a field of an object says what is wanted. What is right keeps the defaults that the API server added.
+    /// Whether a field of an object has the wanted value; defaults that the API server added are no difference.
     fn is_right(&self, path: &str, wanted: &Value, body: &Value) -> bool {
         let there = path::at(body, path);
         there.is_some_and(|there| holds(there, wanted)) || self.forms.has(path, wanted, there)
@@ -196,7 +195,7 @@ pub(crate) fn changed(wanted: &WantedKeys, existing: &Object) -> Vec<String> {
     changed.extend(dropped(wanted, &had).filter(there).cloned());
     let mut noted = Keys::wanted(wanted);
     if had.finalizers.is_empty() {
-        // An object that bears them since before they were noted is not written for that alone.
+        // An older agent added finalizers without noting them: a missing note alone is no reason for a write.
         noted.finalizers.clear();
     }
     if had != noted {

@@ -93,7 +93,7 @@ pub struct OwnershipIndex {
     /// The targets that the last answer for each key only removes.
     removed_by: BTreeMap<Key, BTreeSet<ObjectRef>>,
     unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
-    /// Those whose guest did not say what they want, although they are located.
+    /// Located primaries whose guest has not said yet which targets they want.
     unknown: BTreeMap<Arc<str>, BTreeSet<Key>>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
@@ -110,7 +110,7 @@ impl OwnershipIndex {
             .insert(key.clone());
     }
 
-    /// The same for many at once: none of them is located before all are expected. Takes as long for any number while
+    /// Calls [`Self::expect`] for many at once, so that none is located before all are expected. Takes constant time if
     /// every primary of the policy is located.
     pub fn expect_all(&mut self, policy: &Arc<str>, keys: BTreeSet<Key>) {
         if keys.is_empty() {
@@ -177,7 +177,7 @@ impl OwnershipIndex {
             return self.locate(&key);
         }
         let before = self.targets_of.insert(key.clone(), targets.clone());
-        // One that was made anew under its name has nothing of what the former one had.
+        // A recreated primary inherits no claim of the former one of its name.
         let is_left = |target: &&ObjectRef| {
             let former = self.by_target.get(*target);
             let former = former.and_then(|claims| claims.contenders.get(&key));
@@ -289,7 +289,7 @@ impl OwnershipIndex {
         }
     }
 
-    /// Whether another key of the same policy wants a target. One of another policy never takes over what has a stamp.
+    /// Whether another key of the same policy wants a target. Keys of other policies never take over a stamped one.
     pub fn wanted_by_sibling(&self, target: &ObjectRef, key: &Key) -> bool {
         let is_sibling = |other: &Key| other != key && other.policy == key.policy;
         self.by_target

@@ -102,18 +102,18 @@ pub enum TimeAdded {
 pub struct Feasible {
     /// The steps.
     pub plan: Plan,
-    /// Why the steps are not all, and what of the rest is planned:
+    /// Why some desires have no step, and which of the later ones are still planned:
     ///
-    /// | reason | because | of the rest |
+    /// | reason | because | still planned |
     /// |---|---|---|
     /// | `TargetMissing` | fields are wanted of an object that does not exist | removals of roles and bindings that the policy makes |
-    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault, and there are such removals | these |
+    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault, and roles or bindings are removed | these removals |
     /// | `Contended` | others keep changing fields of an object of theirs | fields of objects of others |
     /// | `TargetNotOwned`, `OwnedByAnother` | an object to be made belongs to another | removals of objects that the policy makes |
     /// | `OwnershipPending`, `Contended` | an object that the guest removes has to stay for now | everything |
     pub waits: Option<Failure>,
-    /// Why an object that the policy makes, and its guest removes, stays: it is another's.
-    /// Nothing is held up by that.
+    /// Why an object that the policy makes and its guest removes has to stay: it has another owner. No other step waits
+    /// for it.
     pub refused: Option<Failure>,
 }
 
@@ -164,7 +164,7 @@ pub fn plan(
     Ok(feasible)
 }
 
-/// The objects of others, with those that the policy makes once: they are others' when they are there.
+/// The objects of others, with the objects that the policy only creates: once they exist, they belong to others.
 fn with_made_once(wanting: &Wanting<'_>) -> Vec<Other> {
     let is_made_once = |one: &&Claimed| {
         let rule = wanting.policy.whole(&one.object, &wanting.data);
@@ -215,8 +215,7 @@ impl Plan {
         }
     }
 
-    /// Adds the steps that remove what is no longer desired: they wait for those that are there already
-    /// ([`Outcome::permits`]).
+    /// Adds the steps that remove what is no longer desired: they wait for the earlier steps ([`Outcome::permits`]).
     pub fn prune(&mut self, steps: Vec<Step>) {
         let targets = steps.iter().map(|step| step.target().clone());
         self.pruned.extend(targets);
@@ -280,7 +279,7 @@ impl Step {
         }
     }
 
-    /// The same at another version of its object, as an earlier step of the plan left it.
+    /// The same step, for the version at which an earlier step of the plan left the object.
     #[must_use]
     pub fn at(mut self, now: &str) -> Self {
         match &mut self {

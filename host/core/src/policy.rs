@@ -58,7 +58,7 @@ pub struct Policy {
     pub own: OwnSpec,
     /// How much may change in an interval.
     pub limits: LimitsSpec,
-    /// What becomes of what was applied for a primary while its guest fails.
+    /// What happens to the applied state of a primary while its guest fails.
     pub on_failure: OnFailureSpec,
     /// What one call of its guests may use, within what the agent allows.
     pub budget: BudgetSpec,

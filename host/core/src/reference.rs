@@ -50,7 +50,7 @@ impl ObjectRef {
     }
 }
 
-/// Of what names the object: few are equal in that and differ in cluster or version, and hashing is most of a lookup.
+/// Hashes kind, namespace and name: references rarely differ in the rest only, and hashing is most of a lookup.
 impl Hash for ObjectRef {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.kind.hash(state);

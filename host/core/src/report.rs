@@ -14,11 +14,11 @@ use transom_api::{KnownReason, Reason, State};
 const SHORTEST_MS: u64 = 5_000;
 /// How often the back-off after a conflict doubles: up to four seconds.
 const CONFLICTS: u32 = 2;
-/// How often the back-off doubles for a namespace that is not there, and for what is being deleted: up to half a
-/// minute, as no event tells when it appears, or is gone.
+/// How often the back-off doubles for a missing namespace or an object that is being deleted: up to half a minute,
+/// because no event reports when it appears or is gone.
 const UNTOLD: u32 = 5;
-/// How soon an object that belongs to others is looked at again, in seconds: where only its name is watched, or nothing
-/// of it, no event tells when it goes or is given up.
+/// How soon an object of another owner is read again, in seconds: if at most its name is watched, no event reports when
+/// it is deleted or released.
 const FOREIGN_SECONDS: u32 = 270;
 
 /// How a reconcile ended; the host acts by this. A guest cannot set it.
@@ -88,8 +88,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether what failed may succeed once something of the server can be read again: the server did not answer, could
-    /// not say whether something is gone, or had just started and knew no roles, no webhook, or not every kind.
+    /// Whether the reconcile may succeed once the API server can be read again: the server did not answer, could not
+    /// say whether an object is gone, or had just started and knew no roles, no webhook, or not every kind.
     pub fn awaits_server(&self) -> bool {
         use KnownReason::{AdmissionRefused, KindMissing, WriteFailed, WriteForbidden};
         let is_refused = matches!(
@@ -118,7 +118,7 @@ pub struct Reconcile {
     pub observed_generation: Option<i64>,
     /// Since when the guest fails for it by its own fault, if it does.
     pub failing: Option<FailingSince>,
-    /// Whether the guest was told of another failed write than there is now, so that it is asked again soon.
+    /// Whether the guest got another failed write as input than the current one, so that it is asked again soon.
     pub told_otherwise: bool,
     /// When time alone may change the answer, in seconds since 1970: however the reconcile ends.
     pub ask_again_at: Option<i64>,
@@ -225,8 +225,8 @@ impl Ending {
         !matches!(self.end, End::Gone | End::Ended(Class::Left))
     }
 
-    /// Whether a time counts that was asked for: not by an object that no longer is a primary, nor by a replica that
-    /// does not lead.
+    /// Whether a time that a guest asked for counts: not for an object that is no longer a primary, nor on a replica
+    /// that does not lead.
     fn asks_again(&self) -> bool {
         !matches!(self.end, End::Ended(Class::Left | Class::Standby))
     }
@@ -302,7 +302,7 @@ fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
                 .checked_sub(1)
                 .map_or(0, |again| backoff::delay_ms(again.min(CONFLICTS), seed)),
         ),
-        // Of a namespace that goes, and of an object that no watch covers, no event tells when it is gone.
+        // No event reports when a namespace, or an object without a watch, is gone.
         End::Ended(Class::Waiting) if end.reason == KnownReason::InputTerminating.into() => {
             Some(backoff::delay_ms(failures.min(most), seed))
         }

@@ -214,7 +214,7 @@ impl Needed<'_> {
         }
     }
 
-    /// A primary that a watch by labels no longer has is read by exact name: it may be there without the labels.
+    /// The right to read a primary by name: one that left a watch by labels may still exist without the labels.
     fn primaries(&mut self, policy: &Policy) {
         let primary = &policy.primary;
         if primary.cluster != self.asked.connection || primary.labels.is_empty() {
@@ -287,8 +287,8 @@ impl Needed<'_> {
         }
     }
 
-    /// What the policy makes or removes on other connections names the cluster of the primary by the uid of its
-    /// namespace `kube-system`.
+    /// The right to read the uid of the namespace `kube-system`: on other connections, stamps name the primary's
+    /// cluster by it.
     fn cluster(&mut self, policy: &Policy) {
         if policy.primary.cluster != self.asked.connection {
             return;

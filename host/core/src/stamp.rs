@@ -57,8 +57,8 @@ impl SourceRef {
         }
     }
 
-    /// Whether the stamp of an object is from the cluster of this source, whichever primary it names. Of one that names
-    /// no cluster, as earlier agents put it, that is known only if it is of this very primary.
+    /// Whether the stamp of an object is from the cluster of this source, whichever primary it names. A stamp of an
+    /// earlier agent names no cluster: then this is known only if the stamp is of this very primary.
     pub fn is_cluster_of(&self, object: &ObjectRef, stamp: &Stamp) -> bool {
         let stamped = &stamp.source;
         let same = !self.uid.is_empty() && self.uid == stamped.uid;

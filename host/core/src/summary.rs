@@ -147,7 +147,7 @@ fn candidate(entry: &CatalogueEntry) -> Option<CandidateStatus> {
     entry.candidate.as_ref().map(Candidate::status).or(stopped)
 }
 
-/// That the guest fails by its own fault, where the policy says that this is a failure of the policy.
+/// The condition `Stalled`: the guest fails by its own fault, and `spec.onFailure.mode` is `Fail`.
 fn stalled(entry: &CatalogueEntry, sum: &Sum) -> Option<Condition> {
     let policy = &entry.revision.as_ref()?.policy;
     let fails = policy.on_failure.mode == FailureMode::Fail;
@@ -164,7 +164,7 @@ fn stalled(entry: &CatalogueEntry, sum: &Sum) -> Option<Condition> {
     Some(said(kind, status, reason.as_str(), message))
 }
 
-/// That a controller which the policy replaces still runs.
+/// The condition `Conflicting`: a controller that the policy replaces still runs.
 fn conflicting(conflict: Option<&str>) -> Option<Condition> {
     let reason = KnownReason::Conflicting.as_str();
     let (kind, status) = (ConditionType::Conflicting, ConditionStatus::True);

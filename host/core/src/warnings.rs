@@ -94,7 +94,7 @@ impl Warnings {
     /// same, whatever their message. Those of an earlier object of the name do not count: their Events regard that one.
     pub fn say(&mut self, (key, uid): (&Key, &str), reason: &str, now_ms: u64) -> Telling {
         self.forget(now_ms);
-        // Of a policy itself there are few, each said once: the primaries of others must not use up their Events.
+        // Warnings about a policy are few, each said once. They skip the total limit, which others may use up.
         let of_policy = key.primary.kind == KIND;
         if !of_policy && self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
             return Telling::Nothing;

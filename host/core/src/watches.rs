@@ -79,7 +79,7 @@ impl Scope {
             && is(&self.namespace, object.namespace.as_deref())
     }
 
-    /// Whether it covers another scope: each of its bounds is also one of the other.
+    /// Whether it covers another scope: the other has every bound of this one, and perhaps more.
     pub fn holds(&self, other: &Self) -> bool {
         let within = |mine: &Option<String>, other| mine.is_none() || mine == other;
         let selected = self.labels.is_none() || self.labels == other.labels;
@@ -100,8 +100,8 @@ pub struct Keep {
     pub namespaces: Vec<Arc<str>>,
     /// Declared fields; `None` for the whole object. Metadata without `managedFields` always stays.
     pub fields: Option<Paths>,
-    /// Whether a digest of the whole content stands for the fields that are not kept, so that every change of it is a
-    /// change of what is kept.
+    /// Whether a digest of the whole content is kept in place of dropped fields, so that every change of the content is
+    /// seen.
     pub digest: bool,
     /// Whether only the name of each object is kept: it tells which objects are not there.
     pub names_only: bool,

@@ -34,8 +34,8 @@ impl Key {
     }
 }
 
-/// By policy, then by primary. Most that are compared share the policy, and often the primary, so that no text needs to
-/// be read.
+/// By policy, then by primary. Most compared keys share the `Arc` of the policy, and often of the primary: then no text
+/// is read.
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
         fn by<T: Ord + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> Ordering {

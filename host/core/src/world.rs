@@ -61,8 +61,8 @@ pub trait World: fmt::Debug + Sync {
     /// nothing. Where no object is named, the target is the primary.
     fn requires(&self) -> bool;
 
-    /// The fields of the primary that a policy owns, with nothing wanted: how they are when all is taken back. None
-    /// when a guest of this world only makes objects.
+    /// The fields of the primary that a policy owns, with nothing wanted, as they are after a withdrawal. Empty when a
+    /// guest of this world only makes objects.
     fn nothing(&self, _policy: &Policy, _primary: &ObjectRef) -> Vec<Fields> {
         Vec::new()
     }

@@ -109,7 +109,7 @@ impl PrivateFolder {
             .and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Whether at most so many files, and so many bytes, are left when all files are removed that are not spared.
+    /// Whether the spared files alone stay within this many files and bytes.
     pub fn has_room(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let spared = entries.filter(|entry| entry.file_name().to_str().is_some_and(&is_spared));
@@ -118,7 +118,7 @@ impl PrivateFolder {
         spared.0 <= files && spared.1 <= bytes
     }
 
-    /// Removes the oldest files that are not spared, by their names, until at most so many are left, and so many bytes.
+    /// Removes the oldest files, except those with spared names, until at most this many files and bytes are left.
     /// Returns whether that was possible.
     pub fn prune(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();

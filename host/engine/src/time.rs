@@ -1,5 +1,5 @@
-//! The time of a call is that of the processor: a machine that has much to do fails no guest. What passes otherwise has
-//! a generous ceiling, for a thread that gets no processor at all.
+//! Limits a call by its CPU time, so that a busy machine fails no guest. Wall time has a generous ceiling, for a thread
+//! that gets no CPU at all.
 
 use crate::call::CallState;
 use crate::failure::CallFailure;
@@ -7,11 +7,11 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 use wasmtime::{Store, UpdateDeadline};
 
-/// Ticks until the first look at the clock of the processor. Most calls have ended by then, and never look: a look
-/// costs as much as a small call. The time of a call counts from its first look.
+/// Ticks until the first read of the CPU clock. Most calls end before that and never read it: a read costs as much as a
+/// small call. The CPU time of a call counts from its first read.
 const FIRST_LOOK: u64 = 2;
 
-/// A call may take so many times its time when its thread gets no processor, and at least so long.
+/// The ceiling of wall time: this many times the time limit of the call, and at least ten seconds.
 const CEILING: u32 = 20;
 const LEAST_CEILING: Duration = Duration::from_secs(10);
 
@@ -34,8 +34,8 @@ impl Time {
         }
     }
 
-    /// What a call has used, for its receipt: what passed, or less when its thread had to wait for a processor. Looks
-    /// at the clock of the processor only for a call that was looked at before.
+    /// What a call has used, for its receipt: wall time, but CPU time from the first read of the CPU clock on. Does not
+    /// read that clock for a call that ended before its first read.
     pub(crate) fn used(&self) -> Duration {
         let passed = self.started.elapsed();
         self.looked.map_or(passed, |(at, before)| {

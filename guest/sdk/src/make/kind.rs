@@ -1,4 +1,4 @@
-//! The kinds that have builders, as types: of a namespace nobody can make a role.
+//! The kinds that have builders, as types, so that the compiler refuses rules on a namespace.
 
 use crate::kinds::{self, Kind};
 

@@ -3,8 +3,8 @@
 use super::*;
 
 impl Need {
-    /// One object with the declared fields of its kind. Without it the guest is called as well; every change of it
-    /// calls for another reconcile.
+    /// One object with the declared fields of its kind. If it does not exist, its value is `absent`; every change of it
+    /// triggers a reconcile.
     pub fn object(role: &str, reference: ObjectRef) -> Self {
         Self {
             role: role.to_owned(),

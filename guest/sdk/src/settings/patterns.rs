@@ -8,7 +8,7 @@ const STARS: &str = "has a pattern with more than one star";
 /// Why a key without patterns is refused.
 const NOTHING: &str = "has a key without values, which no cluster could have";
 
-/// Whether a text is what one of the patterns says.
+/// Whether one of the patterns matches a text.
 pub fn fits(patterns: &[String], text: &str) -> bool {
     patterns.iter().any(|pattern| says(pattern, text))
 }
@@ -25,7 +25,7 @@ pub fn fault(patterns: &[String]) -> Option<&'static str> {
     patterns.iter().any(is_wrong).then_some(STARS)
 }
 
-/// The same for the patterns of keys.
+/// What is wrong with patterns by key, for the check of settings. Each key must have at least one pattern.
 pub fn fault_of_keys(wanted: &BTreeMap<String, Vec<String>>) -> Option<&'static str> {
     if wanted.values().any(Vec::is_empty) {
         return Some(NOTHING);

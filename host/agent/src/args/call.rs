@@ -6,9 +6,8 @@ use transom_core::policy::budget::{Budgeted, CallLimits};
 /// What one call of a guest may use at most, whatever the budgets of policies say.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CallArgs {
-    /// The most of something that the budget of a policy may allow one call of a guest, such as
-    /// `timeMilliseconds=1000`; `spec.budget` of a policy has the names. Without it, the default of a policy that names
-    /// none. May be repeated.
+    /// Maximum that `spec.budget` of a policy may allow one call of a guest, by a name of `spec.budget`, such as
+    /// `timeMilliseconds=1000`. Default: what a policy without a budget gets. May be repeated.
     #[arg(long, value_name = "NAME=NUMBER", value_parser = parse_call_limit)]
     call_limit: Vec<(Budgeted, u64)>,
 }

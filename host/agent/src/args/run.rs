@@ -24,8 +24,8 @@ pub(crate) struct RunArgs {
     /// Memory limit in MiB of guests, compilations and documents together, in addition to the watched objects.
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MIB)]
     pub(crate) memory_budget: u64,
-    /// Seconds between two looks at what the tags of components mean in their registries, with jitter; 0 for none. A
-    /// tag that moved is reported, and not followed.
+    /// Seconds between two checks whether the tags of components have moved in their registries, with jitter; 0 for
+    /// none. A moved tag is reported, and not followed.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub(crate) tag_resync_seconds: u32,
     /// Reconcile everything once, then exit.
@@ -37,12 +37,12 @@ pub(crate) struct RunArgs {
     /// Form of the log lines on standard error.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// Whether the agent is only asked, and writes nothing anywhere: never a flag of `run`.
+    /// Set by commands such as `status`, for which the agent writes nothing: never by a flag of `run`.
     #[arg(skip)]
     pub(crate) asked: Option<ReadOnlyTask>,
 }
 
-/// What an agent is asked that writes nothing.
+/// What an agent that writes nothing records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadOnlyTask {
     /// What each reconcile reads, decides and would write.
@@ -52,7 +52,7 @@ pub(crate) enum ReadOnlyTask {
 }
 
 impl RunArgs {
-    /// A run that ends once this was asked.
+    /// A run that writes nothing, and ends once it has recorded this.
     pub(super) fn asked(
         dir: &[NamedDir],
         server: ServerArgs,

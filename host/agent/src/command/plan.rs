@@ -126,8 +126,8 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     })
 }
 
-/// What the reconciles came to: those of the active revision, where the planned one is another, and those of the
-/// planned one.
+/// The results of the reconciles: under the active revision, if the planned one differs from it, and under the planned
+/// one.
 async fn results(
     controller: &Arc<Controller>,
     swap: &mut Swap,
@@ -144,7 +144,7 @@ async fn results(
     let mut exchanged = false;
     if replaces || controller.queue(&name).is_none() {
         let changes = exchange(controller, swap, policies).await;
-        // Any other change has nothing reconciled.
+        // No other change starts reconciles.
         let reconciles = |change| {
             matches!(
                 change,
@@ -179,7 +179,7 @@ async fn exchange(
     changes
 }
 
-/// Takes what the last reconcile of each primary of a policy came to.
+/// Takes the result of the last reconcile of each primary of a policy.
 fn take_results(controller: &Controller, policy: &str) -> Results {
     let memory = controller.memory.lock();
     let accounts = controller.accounts.take().into_iter();

@@ -25,7 +25,7 @@ pub(crate) struct Account {
     pub(crate) steps: Vec<Step>,
     /// The effects of what would be written, for `transom plan`.
     pub(crate) writes: Writes,
-    /// What stands for the question and for what is desired, for the trial of a candidate.
+    /// Hashes of the question and of what would be written, by which a trial compares plans.
     pub(crate) mark: Option<Mark>,
     /// What of it has a limit.
     pub(crate) limited: LimitedKinds,

@@ -20,9 +20,9 @@ use transom_core::work::{Cause, Key};
 const PACE: Duration = Duration::from_secs(10);
 
 impl Controller {
-    /// Has such primaries released each time that this replica begins to work, or the policy is no longer held, once
-    /// all policies are known: another one may set the same finalizer, and select them. Keeps neither the controller
-    /// nor the policy while it waits.
+    /// Releases such primaries each time that this replica begins to lead, the policy is resumed or its revision
+    /// changes. Waits until all policies are known: another one may set the same finalizer and select them. Holds no
+    /// strong reference to the controller or the policy while it waits.
     pub(super) async fn follow_deselected(controller: Weak<Self>, queue: Weak<Workqueue>) {
         let (mut released, mut failures) = (None, 0);
         loop {

@@ -189,7 +189,7 @@ impl Controller {
         }
     }
 
-    /// Has a primary reconciled when a time in an object that it depends on gets as old as its limit.
+    /// Schedules a reconcile for when a time in an object that a primary depends on reaches its age limit.
     pub(super) fn expire(&self, queue: &Workqueue, key: &Key) {
         let at = self.memory.lock().expires(key);
         match at.filter(|_| !self.ends) {

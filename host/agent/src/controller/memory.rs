@@ -37,7 +37,7 @@ pub(crate) use writes::written;
 pub(crate) struct Concerned {
     /// The reconciles that it calls for.
     pub(crate) keys: Vec<Key>,
-    /// Those that it calls for later, when a time that it moved gets too old, in seconds since 1970.
+    /// Those to schedule because a time with an age limit changed, each with its time in seconds since 1970.
     pub(crate) moved: Vec<(Key, i64)>,
 }
 
@@ -119,8 +119,8 @@ impl Memory {
         self.results.contains_key(owner).then(|| owner.clone())
     }
 
-    /// Records an object as a watch reports it. Returns the owner that its stamp names if that does not depend on it:
-    /// what was made for a primary that is gone was put back.
+    /// Records an object as a watch reports it. Returns the owner that its stamp names if that does not depend on the
+    /// object: its primary is gone, and somebody put the object back.
     pub(crate) fn observed(&mut self, object: &Object) -> Option<Key> {
         self.outputs.observe(object);
         let owner = self.outputs.owner(&object.reference)?;

@@ -60,9 +60,9 @@ impl Drop for Shadow {
 }
 
 impl Controller {
-    /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. Waits
-    /// until what the candidate reads is watched. Also gives what was found right as it is, if every primary was
-    /// reconciled twice.
+    /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. First
+    /// waits for the lists of what the candidate reads. Also returns the primaries that need no reconcile at the swap,
+    /// if every primary was reconciled twice.
     pub(crate) async fn trial(&self, candidate: Arc<LoadedPolicy>) -> (Trial, Option<Rehearsed>) {
         let policy = &candidate.revision.policy;
         let clusters = policy.clusters();
@@ -108,7 +108,7 @@ impl Controller {
         };
         let marks = first.values().filter_map(|tried| tried.account.mark);
         trial.expected = Expected::of(shadow.0.clock.now_seconds(), marks);
-        // Those of now: what fails from now on is compared with them.
+        // The baseline of the probation: faults from now on are compared with these.
         trial.active_faults = faults_in(&self.memory, &policy.name).now.len();
         (trial, rehearsed)
     }
@@ -127,8 +127,8 @@ impl Controller {
         self.pass(live).await.0
     }
 
-    /// An agent that only tries a policy: it begins with what this one knows of owners, of what was made, of when
-    /// fields changed, and of the form in which servers keep what the policy wrote.
+    /// The controller of a trial. It starts with what this one knows of owners, outputs, times at which fields changed,
+    /// and the form in which servers store what the policy wrote.
     fn shadow(&self, policy: &str) -> Self {
         let memory = SharedMemory::default();
         self.memory
@@ -171,8 +171,8 @@ impl Controller {
         }
     }
 
-    /// Works until nothing is left to do now, or there are enough faults that the active revision does not have, which
-    /// is told; returns what was found, and forgets it.
+    /// Runs until the queues are empty, or there are enough faults that the active revision does not have. Returns what
+    /// was found and forgets it; true if the faults ended the pass.
     async fn pass(&self, live: &SharedMemory) -> (BTreeMap<Key, TriedPrimary>, bool) {
         let mut idle = std::pin::pin!(self.idle());
         let mut cut = false;

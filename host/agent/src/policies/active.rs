@@ -36,14 +36,14 @@ pub(super) struct ActiveState {
     pub(super) approvals: BTreeMap<Arc<str>, Approval>,
     /// The approved plans of revisions that became active just now.
     pub(super) plans: BTreeMap<Arc<str>, ApprovedCounts>,
-    /// What was found right as it is for revisions that became active just now.
+    /// The primaries that trials found up to date, of revisions that became active just now.
     pub(super) rehearsed: BTreeMap<Arc<str>, (Arc<LoadedPolicy>, Rehearsed)>,
 }
 
 /// For how many primaries an approved plan makes a kind of change that has a limit.
 pub(crate) type ApprovedCounts = BTreeMap<Limited, u32>;
 
-/// What a trial found right as it is. Its trial notes there what changes meanwhile.
+/// The primaries that a trial found up to date, and the objects that changed meanwhile.
 pub(crate) type Rehearsed = Arc<Mutex<Rehearsal>>;
 
 impl Default for Active {
@@ -163,7 +163,7 @@ impl Active {
         self.lock().plans.remove(policy)
     }
 
-    /// Takes what the trial of a revision found right as it is, if that became active unchanged just now.
+    /// Takes the primaries that the trial of a revision found up to date, if that became active unchanged just now.
     pub(crate) fn take_rehearsed(
         &self,
         policy: &str,

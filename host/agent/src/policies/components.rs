@@ -196,7 +196,7 @@ impl Components {
                 None => pull(images, image, manifest, asker.signed).await,
             };
             match (pulled, unsigned) {
-                // What is missing are the signatures, and why they could not be pulled is told.
+                // Only the signatures are missing. The failure of the pull says why.
                 (Err(unread), Some(held)) => {
                     gathered.images.insert(image.clone(), Err(unread));
                     gathered.kept.insert(component, held);
@@ -285,7 +285,7 @@ impl Components {
     }
 }
 
-/// Pulls an artifact. A tag means what it meant when it was first pulled: the manifest, if that is known.
+/// Pulls an artifact. A tag stands for the manifest that it named when it was first pulled, if that is known.
 async fn pull(
     images: &Images,
     image: &Image,
@@ -301,14 +301,14 @@ async fn pull(
     };
     images.pull(&first, signed).await.map_err(|unread| Unread {
         message: format!(
-            "{}; that is what `oci:{image}` meant when it was first pulled, and a tag that moved is not followed",
+            "{}; `oci:{image}` pointed to this artifact when it was first pulled, and a tag that moved is not followed",
             unread.message
         ),
         ..unread
     })
 }
 
-/// Why an artifact is not asked for: nothing could be had from its registry just now, and it may take as long again.
+/// Why an artifact is not requested: its registry failed as a whole just now, and may take as long again.
 fn silent(gathered: &GatheredComponents, image: &Image) -> Option<Unread> {
     let is_silent = |(other, pulled): &(&Image, &Result<Pulled, Unread>)| {
         other.registry == image.registry && pulled.as_ref().is_err_and(|unread| unread.silent)

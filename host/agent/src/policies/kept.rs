@@ -30,7 +30,7 @@ const MOST: Most = Most {
     bytes: 96 << 20,
     evidence: 24 << 20,
 };
-/// The same for records, which say what a tag means.
+/// The most records of loads, and the most bytes of one record.
 const RECORDS: usize = 4_096;
 const RECORD_BYTES: u64 = 16 << 10;
 /// The most bytes of what verifies one component: ten usual signatures have a tenth of them.
@@ -80,7 +80,7 @@ impl Default for Most {
 pub(crate) struct KeptComponents {
     components: Option<PrivateFolder>,
     records: Option<PrivateFolder>,
-    /// From where each component was loaded: only there does its digest stand for its bytes.
+    /// The places that each component was loaded from. Only there may its digest stand for its bytes.
     origins: Option<PrivateFolder>,
     /// What verifies each component for each policy, so that it can be verified again.
     evidence: Option<PrivateFolder>,
@@ -95,8 +95,8 @@ pub(crate) struct KeptComponents {
 }
 
 impl KeptComponents {
-    /// Keeps components in a folder; only what tags mean, and only for this run, when it cannot be used. That is
-    /// [told](KeptComponents::tell_unusable) by whoever has others rely on it.
+    /// Keeps components in a folder. If it cannot be used, only keeps in memory which digest each tag had. A caller
+    /// that relies on the folder [logs that](KeptComponents::tell_unusable).
     pub(crate) fn new(folder: Option<&Path>) -> Self {
         let mut unusable = None;
         let mut open = |name: &str| {
@@ -166,7 +166,7 @@ impl KeptComponents {
         (record.component == key).then_some(record)
     }
 
-    /// The record that has the demanded digest: that of the policy, or of all that demand none.
+    /// The record for the demanded digest, else the one for no demand; `None` if it has another digest.
     fn fitting(&self, component: &Location, asker: Asker<'_>) -> Option<LoadRecord> {
         let any = Asker {
             digest: None,
@@ -252,8 +252,8 @@ impl KeptComponents {
         self.has_digest(digest) && self.is_from(component, asker, digest)
     }
 
-    /// The component with a digest that was loaded from a place, which may hold another one by now; and what verified
-    /// it for this policy. What was loaded from elsewhere is none: its source may not be allowed. Reads files.
+    /// The component with this digest and its evidence, if it was ever loaded from this place. From elsewhere it does
+    /// not count, because its source may not be allowed. Reads files.
     pub(super) fn by_digest(
         &self,
         component: &Location,

@@ -49,9 +49,9 @@ pub(super) struct JobResult {
     pub(super) refused: Option<Refusal>,
     /// The kept revisions, if they were read.
     pub(super) history: Option<History>,
-    /// The active one of them, if it is not the result.
+    /// The active revision of the history, if it is not the result.
     pub(super) restored: Option<LoadedPolicy>,
-    /// Whether that may be restored by another try: where its components lie cannot be read now.
+    /// Whether a retry may restore that one: its components cannot be read now.
     pub(super) unrestored: bool,
     /// The one before it, while the faults of the active one are watched.
     pub(super) before: Option<LoadedPolicy>,
@@ -83,7 +83,7 @@ pub(super) struct Restored {
     pub(super) before: Option<LoadedPolicy>,
 }
 
-/// The revision before the active one, which may have to work again; it was pulled after all else was handed over.
+/// The previous revision, for a rollback. It is pulled last, after everything else was handed over.
 pub(super) struct Before {
     pub(super) policy: Arc<str>,
     /// The active revision that it was before.
@@ -96,7 +96,7 @@ pub(super) struct Before {
 pub(super) enum JobOutput {
     /// Its result.
     Done(Box<JobResult>),
-    /// What it pulled while nothing waited for it.
+    /// The previous revision, which nothing waited for.
     Before(Box<Before>),
     /// What it restored; its result comes later.
     Restored(Box<Restored>),
@@ -105,10 +105,10 @@ pub(super) enum JobOutput {
 /// What became of a job that ran.
 enum Ran {
     Done(Box<JobResult>),
-    /// It is done but for the revision before the active one, for which it is to be queued once more.
+    /// The result. The job is queued again to get the previous revision.
     AllBut(Box<JobResult>, Box<Job>),
     Before(Box<Before>),
-    /// It has restored what was active, and is to be queued once more.
+    /// The revision that was active. The job is queued again to load the newest manifest.
     Restored(Box<Restored>, Box<Job>),
     /// It is to be queued once more.
     Again(Box<Job>),
@@ -120,9 +120,9 @@ struct RunningJob {
     since: Instant,
     kind: JobKind,
     slow: bool,
-    /// Whether nothing waits for it.
+    /// Whether it only gets the previous revision, which nothing waits for.
     follows: bool,
-    /// How often the revision before the active one could not be had, while it is still to be.
+    /// How often getting the previous revision failed, while it is still missing.
     lacking: Option<u32>,
     /// The registries that it asks.
     registries: BTreeSet<String>,
@@ -185,7 +185,7 @@ impl Loads {
         }
     }
 
-    /// How many jobs there are for which something waits.
+    /// The number of jobs, without those that only get the previous revision: nothing waits for them.
     pub(super) fn count(&self) -> usize {
         let running = self.running.values();
         let running = running.filter(|one| !one.ended && !one.follows);
@@ -201,8 +201,7 @@ impl Loads {
             || running.any(|one| one.follows && !one.ended && *one.policy == *policy)
     }
 
-    /// How often the revision before the active one of a policy could not be had, while it is still to be, now or
-    /// later.
+    /// How often getting the previous revision of a policy failed, while a job is still to get it, now or later.
     pub(super) fn lacking(&self, policy: &str) -> Option<u32> {
         let queued = self.queue.iter().filter(|job| *job.name == *policy);
         let running = self.running.values();

@@ -30,7 +30,7 @@ pub(super) struct Revisions {
     clock: Clock,
     /// Held while they are listed.
     listing: tokio::sync::Mutex<()>,
-    /// What is known of them, under the number of times that it was forgotten.
+    /// The cached histories, and how often they were forgotten.
     known: Mutex<(u64, KnownHistories)>,
 }
 
@@ -49,7 +49,7 @@ impl Revisions {
     }
 }
 
-/// What is to be kept about one policy: all of it, not what changed.
+/// The whole record that the history of one policy should have, not only what changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Note {
     /// Name of the policy.
@@ -149,9 +149,9 @@ impl Components {
         })
     }
 
-    /// Keeps what is noted; returns the history as it is then, and `None` when it is kept nowhere. `anew`: lists the
-    /// history first, because another agent or a user may have changed it. A record that changed since it was read is
-    /// not written.
+    /// Writes a note to the history; returns the history after that, or `None` if there is none. `anew`: lists the
+    /// history first, because another agent or a user may have changed it. Does not overwrite a record that changed
+    /// since it was read.
     ///
     /// # Errors
     /// When it cannot be read or written; nothing is lost, and it may be tried again.
@@ -184,7 +184,7 @@ impl Components {
             let steps = history.delete(namespace);
             write(&*cluster, policy, steps, &mut history).await?;
         }
-        // First what may not become active again: an end in the middle must not forget that.
+        // Bars come first: they must not be lost if the agent is killed in between.
         for (record, why) in &note.barred {
             let steps = history.bar(record, why, place, note.keep);
             write(&*cluster, policy, steps, &mut history).await?;

@@ -33,10 +33,10 @@ use transom_core::policy::{Policy, bound};
 use transom_core::rollout::history::{History, RevisionRecord};
 use transom_core::signal::Signal;
 
-/// How long a component may take to load until a narrower grant of its policy bounds the earlier revision.
+/// If a load takes longer than this, the newest manifest bounds the active revision until the load ends.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// Takes the written policies, has them loaded, and keeps what is active.
+/// Loads the policies as they are written, and decides which revision of each one is active.
 pub(crate) struct Swap {
     loads: Loads,
     source: PolicySource,
@@ -53,15 +53,15 @@ pub(crate) struct Swap {
     rolls_out: bool,
     /// The kept revisions of each policy, as they were read or written last.
     histories: BTreeMap<Arc<str>, History>,
-    /// The revisions that may not become active, and why, as long as that is not kept yet.
+    /// Barred revisions that the history does not record yet, each with the reason.
     bars: BTreeMap<Arc<str>, BTreeMap<Digest, (RevisionRecord, String)>>,
-    /// The policies whose kept revision is to take the place of the active one.
+    /// The policies for which this new leader must still restore the revision that is active in the history.
     recalled: BTreeSet<Arc<str>>,
-    /// The policies whose history may not say yet what is to be kept, and when to write it.
+    /// The policies whose history may be out of date, and when to write it.
     notes: BTreeMap<Arc<str>, Instant>,
-    /// Whether this replica knows what the leader before has kept; always without an election.
+    /// False while another replica may lead: this one then writes no history. Always true without leader election.
     caught_up: bool,
-    /// The policies that are gone, and whose revisions are still kept.
+    /// Removed policies whose revisions are still to be deleted from the history.
     gone: BTreeSet<Arc<str>>,
     /// The policies whose active revision is new.
     probations: BTreeMap<Arc<str>, RunningProbation>,
@@ -86,7 +86,7 @@ struct Newest {
     fingerprints: BTreeMap<Location, Option<FileIdentity>>,
     /// What was in the objects that hold components, at the last load.
     versions: PartVersions,
-    /// What is in such objects by the last report during the load, and in files. Compared when the load ends.
+    /// The versions of these objects, and of files, that were reported during a load; compared when it ends.
     reported: PartVersions,
     reported_files: BTreeMap<Location, Option<FileIdentity>>,
     /// When to load once more, because an object could not be read.
@@ -96,7 +96,7 @@ struct Newest {
     /// How many loads in a row could not read something. The refusal of the second and later ones is not reported
     /// again.
     unread: u32,
-    /// The number of the last load that began before its history was read or written otherwise.
+    /// A history that a load up to this number has read is stale: a newer one was read or written since.
     history_at: u64,
     /// Whether its kept revision could not be read at the last load, which is tried again.
     unrestored: bool,
@@ -166,8 +166,8 @@ impl Swap {
         changes
     }
 
-    /// Takes the policies that are written now: starts to load new ones, and at once bounds, refuses or removes what
-    /// needs no component.
+    /// Takes the policies as they are written now. Starts to load new ones. What needs no component, such as a
+    /// suspension, a refusal or a removal, takes effect at once.
     pub(super) fn update(&mut self, found: Result<FoundPolicies, String>) -> PolicyChanges {
         let found = match found {
             Ok(found) => found,

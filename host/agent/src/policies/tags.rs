@@ -1,5 +1,5 @@
-//! Looks from time to time whether the tags of components still mean what they meant when they were pulled. Follows
-//! none of them. A registry that does not answer is no news.
+//! Checks from time to time whether the tags of components still point to the artifacts that were pulled. Reports a
+//! moved tag, and does not follow it. A registry that does not answer changes nothing.
 
 use crate::policies::components::Components;
 use crate::policies::kept::Asker;
@@ -29,7 +29,7 @@ pub(super) struct Tag {
     pub(super) pulled: Option<String>,
 }
 
-/// What the registries said of tags: `None` for one that means what it meant. Those that did not answer are left out.
+/// The answers about tags: `None` for a tag that did not move. Tags without an answer are left out.
 pub(super) type TagAnswers = BTreeMap<Tag, Option<MovedTag>>;
 
 /// The looks at tags.

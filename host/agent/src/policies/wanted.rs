@@ -93,8 +93,7 @@ impl WantedReads {
         }
     }
 
-    /// From now on a tag means what it meant when a kept revision was pulled by it, unless another component is
-    /// demanded.
+    /// Pins each tag to the manifest by which a kept revision was pulled, unless the policy demands another digest.
     pub(super) fn keep_meanings(&mut self, history: &History) {
         for component in self.components.clone() {
             let component = &component;

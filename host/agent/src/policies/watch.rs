@@ -42,13 +42,13 @@ pub(crate) struct Rollouts<A, F> {
     pub(crate) attempt: A,
     /// The faults of the guests of a policy.
     pub(crate) faults: F,
-    /// Each message is answered once the active revisions are those that are kept; `None`: another replica may lead.
+    /// `Some` if this replica leads: answered once its active revisions match the history. `None`: another may lead.
     pub(crate) succeeds: mpsc::UnboundedReceiver<Option<oneshot::Sender<()>>>,
 }
 
-/// Follows policies until the task is aborted or nobody takes the changes. `news` tells what changed on the clusters
-/// since the last call, and has these objects followed, which hold components. Tags are looked at every so many
-/// seconds.
+/// Loads changed policies, and sends the changes, until the task is aborted or the receiver is dropped. `news` returns
+/// what changed on the clusters since its last call, and follows the given objects, which hold components. Tags are
+/// checked every `tag_resync_seconds`.
 pub(crate) async fn policies<A, F, T>(
     mut swap: Swap,
     mut news: impl AsyncFnMut(BTreeSet<ObjectRef>) -> PolicyNews,
@@ -67,7 +67,7 @@ pub(crate) async fn policies<A, F, T>(
     let (mut following, mut changes_of_files) = follow(swap.source());
     let mut tags = Tags::new(swap.loads().components(), tag_resync_seconds);
     let mut looks = tokio::time::interval(EVERY);
-    // Whether other manifests are written than those whose components are followed.
+    // Whether the set of component files to follow may have changed.
     let mut rewritten = true;
     loop {
         if let Some(following) = following.as_mut().filter(|_| take(&mut rewritten)) {
@@ -112,10 +112,10 @@ pub(crate) async fn policies<A, F, T>(
     }
 }
 
-/// Who waits until these policies were loaded as they are kept.
+/// The caller that waits until the revisions of the history are loaded, and the policies that still lack theirs.
 type CatchingUp = (oneshot::Sender<()>, BTreeSet<Arc<str>>);
 
-/// Takes over from the leader before, or lets another replica do so.
+/// Takes over from the previous leader, or stands by because another replica may lead.
 async fn succeed(
     swap: &mut Swap,
     gained: Option<oneshot::Sender<()>>,
@@ -128,7 +128,7 @@ async fn succeed(
     (Some((done, behind)), changes)
 }
 
-/// Answers who waits, once the policies were loaded.
+/// Answers the waiting caller once the policies were loaded.
 fn answer(waiting: &mut Option<CatchingUp>, swap: &Swap) {
     if let Some((done, _)) = waiting.take_if(|(_, behind)| !swap.any_loads(behind)) {
         // Fails when nobody waits any more.

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What one call of a guest may use. A call that needs more is stopped, and its reason says of what. What is omitted
-/// has the default of the agent; more than the agent's flag `--call-limit` allows is refused.
+/// What one call of a guest may use. A call that needs more is stopped; the reason names the limit. An omitted field
+/// has the agent's default. The agent refuses more than its flag `--call-limit` allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BudgetSpec {

@@ -1,23 +1,23 @@
-//! What becomes of what was applied for a primary while its guest fails: `spec.onFailure`.
+//! What happens to the applied state of a primary while its guest fails: `spec.onFailure`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of what was applied for a primary whose guest fails by its own fault: it is stopped by a limit, traps,
-/// breaks the contract or the grant. A missing input and an API server that is down are no fault.
+/// What happens to the applied state of a primary whose guest fails by its own fault: a limit stops the guest, it
+/// traps, or it breaks the contract or the grant. A missing input or an API server that is down is not its fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OnFailureSpec {
     /// What happens while it fails, and after that.
     #[serde(default)]
     pub mode: FailureMode,
-    /// Seconds from the first failure until what was applied is stale (`HoldLast`) or withdrawn (`Withdraw`); 0 for at
-    /// once. It does not count for `Fail`.
+    /// Seconds from the first failure until the applied state is stale (`HoldLast`) or withdrawn (`Withdraw`); 0 for at
+    /// once. `Fail` ignores it.
     #[serde(default = "a_day")]
     pub stale_after_seconds: u32,
 }
 
-/// What becomes of what was applied while a guest fails.
+/// What happens to the applied state while a guest fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailureMode {
     /// It stays. After `staleAfterSeconds` the reason of the primary is `Stale`.
@@ -33,7 +33,7 @@ impl OnFailureSpec {
     /// The longest time until something is stale, in seconds: a year.
     pub const MAX_STALE_AFTER_SECONDS: u32 = 31_536_000;
 
-    /// What withdraws only if both do, and then at the later time.
+    /// Withdraws only if both withdraw, and then at the later time; otherwise the first of them that does not.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let held = [*self, *other]

@@ -17,8 +17,8 @@ pub struct HoleGrantSpec {
     /// credential may go.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kubeconfig: Vec<String>,
-    /// The kinds of the objects of a text in YAML. With them the field gets such a text, and bytes and kubeconfigs go
-    /// into the data of Secrets in it. Of kinds that give rights every right is listed; policies cannot be granted.
+    /// The kinds of objects in a YAML text. With them the field gets such a text, and bytes and kubeconfigs go into the
+    /// data of Secrets in that text. For kinds that give rights, list every right; a FleetPolicy cannot be granted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<ManifestKind>,
 }

@@ -54,7 +54,7 @@ pub struct AddressGrant {
     /// `host` and `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The same for a field of the primary.
+    /// A field of the primary with such a value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary_field: Option<String>,
     /// The port if the field has none; 443 when absent.

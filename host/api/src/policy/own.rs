@@ -14,8 +14,8 @@ pub struct OwnSpec {
     /// When an object that the policy created is deleted.
     #[serde(default)]
     pub prune: PruneSpec,
-    /// Roles of objects that must be gone before anything is pruned. `*` and templates in the name of a role's object
-    /// have the values that they have in the namespace of the target.
+    /// Roles of objects that must be gone before anything is pruned. In the name of a role's object, `*` and templates
+    /// have the values that they matched in the namespace of the target.
     #[serde(default)]
     pub keep_until_absent: Vec<String>,
     /// Labels of every object that the policy creates. Other labels of these objects are not changed.
@@ -29,9 +29,8 @@ pub struct OwnSpec {
 /// What to do with a target that exists and has no ownership labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AdoptSpec {
-    /// Adopt it if only this primary claims it, and it has the credential or the content that the policy wants, or says
-    /// in each granted field one of its listed `values`. One that all primaries of the policy share is adopted by one
-    /// of them.
+    /// Adopt it if only this primary claims it and it has the wanted credential or content, or one of the listed
+    /// `values` in each granted field. A target that all primaries of the policy share is adopted by one of them.
     #[default]
     SoleOwner,
     /// Do not touch it.

@@ -17,18 +17,18 @@ pub struct RolloutSpec {
     /// How many revisions are kept for a rollback, 2 to 50; fewer when more than 1 MiB of manifests would be kept.
     #[serde(default = "default_history")]
     pub history: u32,
-    /// When a revision that has become active is taken back.
+    /// When the agent rolls back a revision that has become active.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub rollback: RollbackSpec,
 }
 
-/// When a revision that has become active is taken back: while it is watched, so many more primaries fail than before
-/// by a fault of its guest, or because what it plans is not what was tried. The larger of a number and a share counts.
+/// When the agent rolls back a revision that has become active: while it is watched, at least the larger of `count` and
+/// `percent` more primaries fail than before, by a fault of its guest or because its plan differs from the trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollbackSpec {
-    /// Seconds for which it is watched, from a minute to a day. It counts for revisions that become active from then
-    /// on.
+    /// Seconds for which the new revision is watched, from a minute to a day. A change applies to revisions that become
+    /// active after it.
     #[serde(default = "default_window")]
     pub window_seconds: u32,
     /// Number of primaries, at least 1.
@@ -63,7 +63,7 @@ fn default_level() -> u32 {
     1
 }
 
-/// An agent before it had this field reads a revision that does not say it.
+/// Omits the default, so that an older agent, which does not know the field, can read the revision.
 fn is_usual(rollback: &RollbackSpec) -> bool {
     *rollback == RollbackSpec::default()
 }

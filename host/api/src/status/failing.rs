@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The primaries whose guest fails by its own fault. What was applied for them is as old as that.
+/// The primaries whose guest fails by its own fault. Their applied state has not been updated since the failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailingStatus {
     /// Number of primaries.
     pub primaries: u32,
-    /// Those of them for which `spec.onFailure.staleAfterSeconds` are over.
+    /// Number of them that have failed for at least `spec.onFailure.staleAfterSeconds`.
     pub expired: u32,
     /// Since when the first of them fails.
     #[schemars(extend("format" = "date-time"))]

@@ -23,7 +23,7 @@ pub struct LimitsStatus {
     pub withheld: u32,
     /// The first of these primaries, with their namespace if they have one.
     pub primaries: Vec<String>,
-    /// To let so many more pass in this interval, approve this digest, as with `transom approve`.
+    /// The digest to approve (`transom approve`) to let as many more pass in this interval as are withheld now.
     pub approve: String,
 }
 

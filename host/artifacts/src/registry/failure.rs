@@ -1,5 +1,5 @@
-//! Why a registry did not give a component, in one word and without any text of the registry; and whether that says
-//! something of its other repositories.
+//! Why a registry did not give a component, in one word and without any text of the registry; and whether the registry
+//! failed as a whole.
 
 use crate::gathered::Unread;
 use oci_client::errors::{OciDistributionError, OciErrorCode};
@@ -39,8 +39,8 @@ pub(super) fn unread(attempt: &str, image: &Image, failed: RegistryFailure) -> U
 pub(super) struct RegistryFailure {
     pub(super) reason: KnownReason,
     pub(super) why: String,
-    /// Whether nothing can be had from the whole registry: it cannot be reached, does not answer in time, or says of
-    /// itself that it does not work. What it answers about one repository says nothing of the others.
+    /// Whether the registry failed as a whole: it cannot be reached, does not answer in time, or says that it does not
+    /// work. An answer about one repository says nothing about the others.
     pub(super) silent: bool,
 }
 

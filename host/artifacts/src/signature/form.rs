@@ -13,7 +13,7 @@ pub(crate) const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+jso
 pub(crate) const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// The annotation of a component's manifest with a plain signature.
 pub const PLAIN_SIGNATURE: &str = "transom.dev/signature";
-/// What a statement says of which it is the whole content that something is signed. Other statements are attestations.
+/// The type of a statement that says only that its subject is signed. Other statements are attestations.
 pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 /// The type of a payload in a bundle.
 const STATEMENT: &str = "application/vnd.in-toto+json";

@@ -207,8 +207,8 @@ impl SharedDirectory {
         object(reference, &seen, effective.value(None))
     }
 
-    /// Reads what the agent made of one object, whatever users' files say of it. While one of these counts instead, the
-    /// version is none: a change would be laid over that file, and the agent would take it for recorded.
+    /// Reads an object as the agent made it, even if a user's file defines it, too. Then the result has no version, so
+    /// that writes fail: they would patch the user's file, and the agent would take that for its record.
     pub(super) fn read_made(&self, reference: &ObjectRef) -> Result<Option<Object>, ReadFailure> {
         let made = self.store().slot(reference).and_then(|slot| {
             let text = Arc::clone(&slot.made.as_ref()?.text);

@@ -210,7 +210,7 @@ impl Follower {
         let mut everything = exchanged || self.rescan <= now;
         let mut gone = BTreeSet::new();
         if everything || self.next_search <= now {
-            // Before an object is gone, every file is looked for: no event may have told of the one that has it now.
+            // Before an object counts as gone, everything is scanned: the file that has it now may have had no event.
             gone = self.gone(now);
             everything |= !gone.is_empty();
         }
@@ -261,7 +261,7 @@ impl Follower {
         }
     }
 
-    /// Without those that were touched while they were read: they may be incomplete, and are due again.
+    /// Drops the edits of files that were touched while they were read: they may be incomplete, and are due again.
     fn complete(&self, mut edits: Vec<(FilePlace, Edit)>) -> Vec<(FilePlace, Edit)> {
         let tree = self.shared.tree();
         edits.retain(|(place, _)| !self.settling.contains(&tree.path(place)));

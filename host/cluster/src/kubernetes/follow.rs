@@ -115,7 +115,7 @@ impl Follow {
                     .forget(&self.scope.api_version, &self.scope.kind);
             }
             let wait = backoff.wait(&cause);
-            // A version that expired while the watch was away says nothing of its streams: the list that follows does.
+            // An expired version only shows that the watch was away for long. A failure of the next list is reported.
             let told = backoff.tells(&cause) && !(cause.expired && before.is_some());
             self.shared.stopped(
                 self.number,

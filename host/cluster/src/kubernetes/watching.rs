@@ -88,7 +88,7 @@ impl SharedConnection {
             let mut news = watched.map(answered).unwrap_or_default();
             let untold = news.is_empty();
             news.extend(cache.listed(number, version));
-            // What read it meanwhile failed because the list was not complete.
+            // Reads failed while the list was incomplete: this has their reconciles retried.
             if was_partial && untold {
                 news.extend(cache.watch(number).map(|watched| answer(watched)));
             }
@@ -221,9 +221,9 @@ fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<Serv
     }
 }
 
-/// The API server answered to a watch. That ends its failure, unless its streams open and then fail: they would clear
-/// the report with every attempt. What failed to read it meanwhile is told also then: it may take minutes to be sure of
-/// a stream.
+/// The API server answered to a watch. That ends its failure, unless its streams open and then fail: that would clear
+/// the report with every attempt. Reconciles that failed to read are retried even then: it may take minutes until the
+/// stream counts as working.
 fn answered(watched: &mut Watched) -> Vec<ServerNews> {
     if !watched.in_doubt {
         return cleared(watched);

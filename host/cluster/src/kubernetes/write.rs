@@ -70,7 +70,7 @@ impl Kubernetes {
                 Ok(None)
             }
             Err(failure) => {
-                // What no watch covers is requested by the next reconcile anyway, and a revision of a policy by nobody.
+                // The next reconcile requests an unwatched object anyway; none reads the record of a revision.
                 let watched = || self.shared.weigh(target).is_some();
                 if failure.reason == KnownReason::WriteConflict && watched() {
                     // Lets the next reconcile start from the present object, even if the watch lags. If this read

@@ -131,13 +131,13 @@ fn expired(word: KnownReason, why: &Failure, before: &str) -> Failure {
 pub struct Failing {
     /// In seconds since 1970.
     since: BTreeMap<Arc<ObjectRef>, i64>,
-    /// What an earlier process or another replica kept of primaries for which the guest was not asked since.
+    /// Failures that an earlier process or another replica stored, for primaries whose guest was not asked since.
     earlier: BTreeMap<String, i64>,
-    /// The marks of primaries for which the guest answered before what is kept was read.
+    /// The marks of primaries whose guest answered before the stored record was read.
     answered: BTreeSet<String>,
     /// Whether what is kept was read.
     known: bool,
-    /// Whether what is kept is not as it is here.
+    /// Whether the stored record differs from this value.
     unsaved: bool,
 }
 
@@ -153,8 +153,8 @@ impl Failing {
         self.answered.clear();
     }
 
-    /// Takes what is kept. It counts rather than what is remembered here: of a primary that is not among it, the guest
-    /// answered another replica, or fails only now.
+    /// Takes the stored record, which overrides the times in memory: for a primary that is not in it, the time starts
+    /// now, because its guest answered another replica or fails for the first time.
     ///
     /// # Errors
     /// When the text is no such record. Nothing is known then.
@@ -206,7 +206,7 @@ impl Failing {
         self.known && !self.earlier.is_empty()
     }
 
-    /// Every primary was reconciled: what is left of earlier is about primaries that are gone, or not asked about now.
+    /// Every primary was reconciled: drops the stored failures left. Their primaries are gone, or not asked about now.
     pub fn complete(&mut self) {
         if self.known {
             self.unsaved |= !self.earlier.is_empty();

@@ -1,5 +1,5 @@
-//! What a reconcile saw of an object, as far as a change of it calls for another one: all of it, whether it is there,
-//! or the age of a time or of a change.
+//! What a reconcile saw of an object, to tell which changes need another reconcile: all of the object, some of its
+//! fields, whether it exists, or an age.
 
 use crate::contract::decide::{Age, Form, Need, Wake};
 use crate::digest::Digest;
@@ -18,7 +18,7 @@ pub struct Seen {
     /// The fingerprint, if every change counts; none inside for an object that was not there, or whose state is not
     /// known.
     content: Option<Option<Digest>>,
-    /// The same without who keeps the object, for one that many share.
+    /// The fingerprint without the primary that keeps the object, for one that many share.
     shared: Option<Option<Digest>>,
     /// The fields that count of an object that others made, with their digest; none inside for one that was not there,
     /// or whose state is not known.
@@ -222,8 +222,8 @@ impl Seen {
         }
     }
 
-    /// Whether an object as it was written since is news for what needs saw of it: a guest may read what it writes. A
-    /// watch may have reported the object before the write ended, and says no more.
+    /// Whether the agent's own write of an object needs another reconcile: a guest may read what it writes. A watch may
+    /// have reported the object before the write ended, and does not report it again.
     pub fn is_changed_by(
         &mut self,
         left: &Object,
@@ -297,7 +297,7 @@ impl Seen {
     }
 }
 
-/// Adds what was seen to what was seen before, in the place of the same.
+/// Adds later entries, which replace earlier ones with the same key.
 fn replace<K: PartialEq, T>(seen: &mut Vec<(K, T)>, later: Vec<(K, T)>) {
     seen.retain(|(one, _)| later.iter().all(|(other, _)| other != one));
     seen.extend(later);

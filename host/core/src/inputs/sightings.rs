@@ -1,5 +1,5 @@
-//! When the agent itself saw fields of objects change, by its own clock. Of a heartbeat that says more than the time
-//! that it carries: that comes from a clock which may be wrong.
+//! When the agent itself saw fields of objects change, by its own clock. For a heartbeat, this is more reliable than
+//! the time in the field, which comes from a clock that may be wrong.
 
 use super::age::{Freshness, Sight, field};
 use super::seen::Observed;
@@ -30,8 +30,8 @@ struct Sighting {
 }
 
 impl Sightings {
-    /// Whether one more field of an object can be kept. None makes room that is still asked for: with one field that
-    /// takes the place of another in turns nothing would ever be stale.
+    /// Whether one more field of an object can be kept. A field that a guest still asks for is never dropped: if two
+    /// fields replaced each other in turns, neither would ever be stale.
     pub fn has_room(
         &mut self,
         object: &ObjectRef,
@@ -82,8 +82,8 @@ impl Sightings {
         }
     }
 
-    /// The agent could not look for a while, or cannot from now on: the time of all begins anew. That errs late, and
-    /// never early.
+    /// Restarts the time of all fields, because the agent could not watch for a while, or cannot from now on. A field
+    /// may then become stale too late, never too early.
     pub fn restart(&mut self, now_seconds: i64) {
         for kept in self.objects.values_mut().flatten() {
             (kept.sight.at_seconds, kept.sight.moved) = (now_seconds, false);

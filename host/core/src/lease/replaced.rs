@@ -1,5 +1,5 @@
-//! Whether a controller that a policy replaces still runs: somebody holds its Lease and renews it. It is only told;
-//! what the policy does stays the same (ADR 0072).
+//! Whether a controller that a policy replaces still runs: somebody holds its Lease and renews it. The agent only
+//! reports it; the policy works as before (ADR 0072).
 
 use crate::object::Object;
 use crate::projection::Paths;
@@ -32,7 +32,7 @@ pub(crate) fn watch(name: &str) -> (Scope, Keep) {
     (scope, keep)
 }
 
-/// What is told while a Lease is held and renewed; none when its controller ended.
+/// The message while a Lease is held and renewed; `None` when its controller ended.
 pub fn held(lease: &Object, now_seconds: i64) -> Option<String> {
     let spec = lease.body.get("spec")?;
     let text = |key: &str| spec.get(key).and_then(Value::as_str);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use transom_api::policy::{Limited, LimitsSpec};
 
 impl Ledger {
-    /// A revision is active from now on: what was approved for another one ends, and cannot be approved any more. The
-    /// next look has that recorded.
+    /// Makes a revision the active one: approvals for another one end, and the digests offered for it cannot be
+    /// approved any more. The next [`Self::check`] returns the record to write.
     pub fn begin(&mut self, revision: &Digest, limits: &LimitsSpec) {
         if self.revision.replace(*revision) != Some(*revision) {
             self.offers.clear();
@@ -22,8 +22,8 @@ impl Ledger {
         self.ended = true;
         record.approved_for = None;
         let approved = std::mem::take(&mut record.approved);
-        // What it changed was approved, so it leaves the next revision its limit. While something is withheld it is one
-        // event, and goes on against the limit.
+        // Approved changes do not use up the limit of the next revision. But while something is withheld, old and new
+        // changes are one event: the old ones count, up to the limit.
         let goes_on = record.reached || !self.withheld.is_empty();
         for kind in approved.into_keys() {
             let most = match goes_on {
@@ -61,8 +61,8 @@ impl Ledger {
         }
     }
 
-    /// Whether what was changed and still stands, and what is withheld, are together more than the limit: then it is
-    /// one event, and another interval must not go on with it.
+    /// Whether standing and withheld changes together exceed the limit: then they are one event, which must not
+    /// continue in a new interval.
     fn is_stopped(&self, limits: &LimitsSpec) -> bool {
         let Some(record) = &self.record else {
             return false;

@@ -21,8 +21,8 @@ pub fn is_unwritten(failure: &WriteFailure) -> bool {
     )
 }
 
-/// Whether a write that succeeded left its object in the version in which it was read: it said what was there, in
-/// another form than the server keeps it. After a start it is not known yet in which form that is.
+/// Whether a successful write left the version of its object as it was read: it wrote the same content in another form
+/// than the server keeps. After a start the agent does not know the server's form yet.
 pub fn is_unchanged(step: &Step, left: Option<&Object>) -> bool {
     let read = match step {
         Step::Update { desired, .. } => &desired.version,

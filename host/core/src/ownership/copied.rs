@@ -5,8 +5,8 @@ use crate::work::Key;
 use std::ops::Bound;
 
 impl OwnershipIndex {
-    /// Copies what some keys want and who keeps it, in order from a place on; returns the last of these keys, `None`
-    /// when there are no more. For a copy of everything in pieces: what changes meanwhile may be missed, as after it.
+    /// Copies the targets of up to `most` keys, and their owners, in order from `from` on. Returns the last copied key;
+    /// `None` when there are no more. A copy in pieces may miss changes made meanwhile, as it misses later ones.
     pub fn copy(&self, to: &mut Self, from: Bound<Key>, most: usize) -> Option<Key> {
         let mut last = None;
         for (key, targets) in self.targets_of.range((from, Bound::Unbounded)).take(most) {

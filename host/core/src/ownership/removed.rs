@@ -1,4 +1,4 @@
-//! What an answer only removes is claimed during its reconcile, so that nobody makes it meanwhile, and no longer.
+//! Claims on targets that an answer only removes: for one reconcile, so that nobody creates them meanwhile.
 
 use super::OwnershipIndex;
 use crate::reference::ObjectRef;
@@ -14,8 +14,8 @@ impl OwnershipIndex {
         }
     }
 
-    /// A reconcile ended: what its answer only removes, it claims no longer, so that another primary may make it.
-    /// Returns the keys to wake.
+    /// Ends the claims on targets that the answer only removes, when its reconcile ended: another primary may create
+    /// them now. Returns the keys to wake.
     pub fn let_go(&mut self, key: &Key) -> Vec<Key> {
         let (Some(removed), Some(targets)) =
             (self.removed_by.get(key), self.targets_of.get_mut(key))
@@ -25,7 +25,7 @@ impl OwnershipIndex {
         let left: Vec<ObjectRef> = targets.intersection(removed).cloned().collect();
         targets.retain(|target| !removed.contains(target));
         let owner = |target: &ObjectRef| self.by_target.get(target)?.owner.clone();
-        // Whoever was not kept back by this key has nothing new to do.
+        // A contender that this key did not block has nothing new to do.
         let (kept, others): (Vec<_>, Vec<_>) = left
             .into_iter()
             .partition(|target| owner(target).is_none_or(|owner| owner == *key));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl OwnershipIndex {
-    /// Records targets that a primary wants before its guest has said all: what it claims already stays.
+    /// Records targets of a primary before its guest has named all of them: earlier claims stay.
     pub fn widen(
         &mut self,
         contender: Contender,
@@ -89,13 +89,13 @@ impl OwnershipIndex {
         self.wake(key)
     }
 
-    /// The guest said what a primary wants, or the primary is gone. With the last one, returns the keys that waited for
-    /// that.
+    /// The guest named the targets of a primary, or the primary is gone. Returns the waiting keys if at most one other
+    /// primary of the policy is unknown, and all are located.
     pub(super) fn known(&mut self, key: &Key) -> Vec<Key> {
         let Some(keys) = self.unknown.get_mut(&key.policy) else {
             return Vec::new();
         };
-        // The one that is left may be who waits for all others.
+        // The last one left may itself be waiting for all others.
         let woken = keys.remove(key) && keys.len() < 2;
         if keys.is_empty() {
             self.unknown.remove(&key.policy);

@@ -96,8 +96,8 @@ fn of_another_cluster(target: &ObjectRef, stamp: &Stamp) -> String {
     format!("{target} was made for {reference} {of}")
 }
 
-/// Why an object without a stamp is not adopted, whatever it holds. What all primaries of a policy share belongs to
-/// none of them more than to the others.
+/// Why an object without a stamp is not adopted, whatever it holds. Rivals of the same policy do not prevent adoption
+/// of an object that all its primaries share.
 pub(super) fn of_others(
     wanting: &Wanting<'_>,
     existing: &Object,

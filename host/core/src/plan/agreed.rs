@@ -1,14 +1,14 @@
-//! Finds what others changed of what a policy wrote, and the policy leaves so: no fight, and a later write of it is a
-//! new decision.
+//! Finds fields that others changed after the policy wrote them, where the policy accepts the change: that is no
+//! contention, and a later write is a new decision.
 
 use super::contention::Contentions;
 use super::desired::{Desired, Field, Fields};
 use super::{Wanting, fields};
 use std::collections::BTreeSet;
 
-/// Forgets the places that the policy does not want otherwise any more, and that are not as it left them. One that is
-/// as it left it stays: the policy may leave out what is right already. Of an object that is none of the targets now
-/// nothing is known, so all of it stays.
+/// Forgets the places that the answer no longer names and that are not as the policy left them. A place that is as the
+/// policy left it stays: an answer may omit what is right already. All places of an object that is not among the
+/// targets now stay: its state is unknown.
 pub(super) fn note(wanting: &Wanting<'_>, desired: &[Desired<'_>], contentions: &Contentions) {
     contentions.of_key(wanting.key, |object, contention| {
         let Ok(Some(there)) = fields::existing(wanting, object) else {

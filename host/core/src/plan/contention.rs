@@ -80,8 +80,8 @@ impl Said {
     }
 }
 
-/// What is known since the agent's start of one policy's writes to one object. In memory only. What others changed and
-/// the policy agrees with is no contention: a write of it later is a new decision.
+/// One policy's writes to one object since the agent's start. In memory only. A change by others that the policy
+/// accepts is no contention: a later write of the field is a new decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
     left: Said,
@@ -130,7 +130,7 @@ impl Contention {
     }
 
     /// Counts a change when a place is not as we left it; each foreign state counts once. A place that is written for
-    /// the first time tells nothing.
+    /// the first time does not count.
     fn observe(&mut self, before: &Said, now_seconds: i64) {
         let foreign = before.unlike(&self.left);
         if !foreign.0.is_empty() && self.seen != foreign {

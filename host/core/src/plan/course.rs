@@ -14,10 +14,10 @@ pub(super) enum StillPlanned {
     All,
     /// The fields of objects of others, until something else comes.
     FieldsOfOthers,
-    /// The removals of objects that the policy makes: what is taken away must not outlive that something else cannot be
-    /// made. An object of others stays, because what replaces it may be just that.
+    /// The removals of objects that the policy makes: they must not wait for another object that cannot be made. An
+    /// object of others stays, because its replacement may be that object.
     Removals,
-    /// Only removals of objects that give rights: who blocks one object must not keep a right by that.
+    /// Only removals of objects that give rights: blocking another object must not keep a right in place.
     Rights,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn step(
     }
 }
 
-/// Plans a removal. That an object which the policy makes stays is no failure of what comes before it.
+/// Plans a removal. If an object that the policy makes has to stay, the steps before it are still carried out.
 fn gone(
     wanting: &Wanting<'_>,
     object: &ObjectRef,
@@ -112,8 +112,8 @@ fn gone(
     })
 }
 
-/// What comes of an object that cannot be written: where only this object is at fault, rights are taken away all the
-/// same.
+/// How a desire without a step affects the later ones: if only its object is at fault, removals of rights are still
+/// planned.
 fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
     use KnownReason::{
         AdmissionChanged, Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable,

@@ -18,8 +18,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use transom_api::KnownReason;
 
-/// Plans fields of the primary, or of an object that others made: no step when all are as wanted. Of an object of
-/// others that is being deleted only the status is written: it says how the object is while others take leave of it.
+/// Plans fields of the primary, or of an object that others made: no step when all are as wanted. For an object of
+/// others that is being deleted, plans only its status, which others read until the object is gone.
 pub(super) fn plan(
     wanting: &Wanting<'_>,
     desired: &Fields,

@@ -1,6 +1,6 @@
-//! The finalizer of a policy on its primaries: it is there before the policy makes an object, and is released last. And
-//! those of objects that a policy makes: they hold an object that others delete, until the policy does not want it any
-//! more.
+//! The finalizer of a policy on its primaries: added before the policy makes an object, and removed last. And the
+//! finalizers on objects that a policy makes: they hold an object that others delete until the policy no longer wants
+//! it.
 
 use super::{Step, Wanting, field_manager};
 use crate::managed_keys::finalizers_left;
@@ -23,8 +23,8 @@ pub(super) fn keep(wanting: &Wanting<'_>) -> Option<Step> {
     Some(patch(wanting.primary, &names))
 }
 
-/// Moves the step to the finalizer of the primary behind the others, unless one of them makes an object: whoever takes
-/// the finalizer off again and again must not hold up what takes rights away.
+/// Moves the step to the finalizer of the primary behind the others, unless one of them makes an object: a writer that
+/// keeps removing the finalizer must not block the removal of rights.
 pub(super) fn defer(steps: &mut [Step], primary: &Object) {
     let is_own = |step: &Step| step.is_of_finalizers() && *step.target() == primary.reference;
     let makes = |step: &Step| matches!(step, Step::Create { .. });
@@ -79,7 +79,7 @@ pub(super) fn wrong(rule: &WriteRule, object: &Object) -> Option<String> {
     (lacks || !finalizers_left(rule, object).is_empty()).then(|| FIELD.to_owned())
 }
 
-/// The step that takes off an object that is being deleted what the policy put on it, or its grant names.
+/// The step that removes the finalizers of an object in deletion that the policy put on it or its grant names.
 pub(super) fn take_all(rule: &WriteRule, object: &Object) -> Option<Step> {
     let mut all = finalizers_left(rule, object);
     all.extend(rule.finalizers().into_iter().flatten().cloned());

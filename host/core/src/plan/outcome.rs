@@ -139,7 +139,7 @@ impl Outcome {
             let Err(WriteFailure { reason, .. }) = step.result else {
                 return true;
             };
-            // Of an object whose namespace is being deleted a guest is told nothing: that passes.
+            // `InputTerminating` is about one object, too; it passes, so guests do not get it as a failed write.
             let says_of_object = says_of_object(reason) || reason == KnownReason::InputTerminating;
             let waits = next_is_pruned && !is_pruned(&step.target);
             if takes_right && says_of_object && !waits {
@@ -157,8 +157,8 @@ impl Outcome {
         self.steps.iter().all(of_one_object)
     }
 
-    /// The write that failed, as a guest is told of it; `before` is what it would be told without this outcome. A
-    /// conflict and a server that does not answer say nothing about the object, and a step that was not tried neither.
+    /// The failed write that a guest gets as an input; `before` is the earlier one. It stays after a conflict, a server
+    /// that does not answer, or a step that was not tried: these say nothing about the object.
     pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
         match self.failure() {
             None if self.is_whole() => None,

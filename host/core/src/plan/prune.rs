@@ -1,6 +1,6 @@
-//! What becomes of own outputs whose primary is gone or whose target moved. They are removed, but for objects with
-//! another stamp, objects that another key of the policy claims, and objects that are still needed; or another primary
-//! of the policy that claims them takes them over. [`crate::ownership`] decides between contenders.
+//! Removes own outputs whose primary is gone or whose target moved. Spares objects with another stamp, objects that are
+//! still needed, and objects that another primary of the policy claims, which takes them over. [`crate::ownership`]
+//! decides between contenders.
 
 use super::{Plan, Step, finalizer};
 use crate::failure::Failure;
@@ -91,8 +91,8 @@ fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Optio
 }
 
 /// Plans the removal of outputs. Leaves out those that have another stamp by now, that an agent of another cluster
-/// made, that are being deleted, or that another key of the policy claims, which takes them over. A claim of another
-/// policy does not keep them: it can only make them anew.
+/// made, that are being deleted, or that another key of the policy claims and takes over. A claim of another policy
+/// does not keep an output: that policy can only create it anew.
 pub fn plan(
     policy: &Policy,
     (key, source): (&Key, &SourceRef),
@@ -199,7 +199,7 @@ fn unshared(
         0 => Ok(()),
         others => {
             let message = format!(
-                "{target} is kept: of {others} primaries that may share it, it is not known whether they do"
+                "{target} is kept: {others} primaries may share it, and it is not known whether they do"
             );
             Err(Failure::known(KnownReason::StillNeeded, message))
         }

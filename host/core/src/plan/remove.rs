@@ -53,9 +53,9 @@ pub(super) fn plan(
     Ok(Some(delete(existing)))
 }
 
-/// Plans the removal of an object that the policy makes, or could adopt: what others made before the policy came does
-/// not outlive what it decides. Of one that is being deleted the finalizers of the grant are taken off. What pruning
-/// spares, this spares too. A removal is a write like others: against who makes the object again and again it stops.
+/// Plans the removal of an object that the policy makes, or could adopt: the policy's decision also holds for objects
+/// that existed before it. An object that is being deleted loses the finalizers of the grant. Spares what pruning
+/// spares. Contention limits removals like other writes: they stop if another writer keeps recreating the object.
 fn own(
     wanting: &Wanting<'_>,
     claimed: &Claimed,
@@ -90,8 +90,8 @@ fn own(
     Ok(Some(delete(existing)))
 }
 
-/// Checks that nobody else has the object: another primary claims it, or it was made for one. What is left to pruning
-/// bears the policy's stamp, or nobody would ever remove it.
+/// Checks that no other primary claims the object, and that it was not made for one. An object that is left to pruning
+/// must bear the policy's stamp, or nobody would ever remove it.
 fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<(), Failure> {
     let object = &existing.reference;
     if let Some(failure) = of_another(object, existing, wanting.stamp) {
@@ -107,8 +107,8 @@ fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<()
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()]))
 }
 
-/// Whether a removal of an object that the policy makes waits for what only pruning looks at: what keeps the object,
-/// and what other primaries share it.
+/// Whether only pruning may remove an object that the policy makes: only pruning checks what keeps the object and which
+/// other primaries share it.
 pub fn is_left_to_prune(policy: &Policy, object: &ObjectRef, data: &TemplateData<'_>) -> bool {
     let shared = policy.whole(object, data).is_ok_and(WriteRule::is_shared);
     shared || !policy.own.keep_until_absent.is_empty()
@@ -143,7 +143,7 @@ fn of_another(object: &ObjectRef, existing: &Object, stamp: &Stamp) -> Option<Fa
     let (primary, source) = (&stamp.source, &there.source);
     let (ours, theirs) = (&primary.reference, &source.reference);
     let place = |one: &ObjectRef| (one.cluster.clone(), one.namespace.clone(), one.name.clone());
-    // The name of the connection may be another one since.
+    // The connection may have been renamed since.
     let same = !source.uid.is_empty() && source.uid == primary.uid || place(ours) == place(theirs);
     let of_cluster = primary.is_cluster_of(object, &there);
     let alike = (ours.group(), &ours.kind) == (theirs.group(), &theirs.kind);

@@ -111,9 +111,9 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
     Err(Failure::known(KnownReason::WriteNotGranted, message))
 }
 
-/// Whether an object that all primaries share is there, as this primary wants it, kept for another primary of the
-/// policy. When that one goes, or wants it no longer, one of the others takes it over. Nor need that one have taken it
-/// yet: it may fail before, which must not hold up all others.
+/// Whether a shared object exists as this primary wants it, and another primary of the policy owns it. When the owner
+/// goes, or no longer wants the object, another primary takes it over. The owner need not have stamped it yet: it may
+/// fail before that, which must not block all others.
 fn is_kept_by_another(
     wanting: &Wanting<'_>,
     claimed: &Claimed,

@@ -15,7 +15,7 @@ use transom_api::policy::{
 /// keeps.
 pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
     let mut bounded = Policy {
-        // That is no part of a revision: what is said last counts.
+        // `suspend` is no part of a revision: the newest value counts.
         suspend: newest.suspend,
         primary: primary(&earlier.primary, &newest.primary),
         reads: reads(&earlier.reads, &newest.reads),
@@ -197,12 +197,12 @@ fn fields(one: &WriteRule, newest: &[WriteRule]) -> WriteRule {
     let fields = |path: &Path| others.iter().any(|other| other.fields.contains(path));
     let taint_keys = |key: &String| others.iter().any(|other| other.taint_keys.contains(key));
     narrowed.fields.retain(fields);
-    // Which of two lists of values is the narrower one is not decided: with another list nothing may be written.
+    // It is not decided which of two lists of values is narrower: if they differ, no field may be written.
     if others.iter().any(|other| other.values != one.values) {
         narrowed.fields.clear();
     }
     narrowed.taint_keys.retain(taint_keys);
-    // All taints are not some of them: where one grant names keys and the other does not, neither is granted.
+    // A grant of the whole list and a grant by taint keys have nothing in common: then the list is not granted.
     let by_key = |rule: &WriteRule| !rule.taint_keys.is_empty();
     let both = others.iter().any(|other| by_key(other) == by_key(one));
     if !both || by_key(one) != by_key(&narrowed) {

@@ -1,6 +1,5 @@
-//! Grants to make objects that give rights, and to write them into texts. They list every rule, role and subject, so
-//! that it is known when a policy is loaded what the agent has to hold in order to hand it on, and what a text may
-//! give.
+//! Grants to make RBAC objects, and to write them into texts. They list every rule, role and subject, so that the agent
+//! knows when it loads a policy which rights it must hold to hand them on, and which rights a text may give.
 
 use super::check::{Checked, wrong};
 use crate::projection::path::Path;
@@ -45,7 +44,7 @@ pub(crate) fn check(
     for (index, path) in fields.iter().enumerate() {
         let keys = path.keys().unwrap_or_default();
         let granted = match keys.as_slice() {
-            // Labels of this group have the rules of a role added to others.
+            // A label of this group may aggregate the rules of a role into other roles.
             ["metadata", "labels", key] => !key.contains(GROUP),
             ["metadata", "annotations", _] => true,
             [part] => parts.contains(part),
@@ -54,7 +53,7 @@ pub(crate) fn check(
         if !granted {
             let parts = parts.join(", ");
             let why = format!(
-                "cannot be granted of a {kind}; what can be: {parts}, and labels and annotations by their key"
+                "cannot be granted for a {kind}; a policy may grant {parts}, and labels and annotations by their key"
             );
             return wrong(format!("{field}.fields[{index}]"), why);
         }
@@ -115,7 +114,7 @@ pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>
             let (kind, parts) = (&grant.kind, parts.join(", "));
             return wrong(
                 field,
-                format!("gives no rights of a {kind}; what does: {parts}"),
+                format!("gives no rights in a {kind}; the fields that do are: {parts}"),
             );
         }
         for (index, value) in values.iter().enumerate() {

@@ -94,10 +94,10 @@ pub struct WriteRule {
 pub struct HoleRule {
     /// Roles of Secrets whose bytes may go there.
     pub bytes: BTreeSet<String>,
-    /// Roles of Secrets of whose kubeconfigs one may be made.
+    /// Roles of Secrets from whose kubeconfigs a kubeconfig may be made.
     pub kubeconfigs: BTreeSet<String>,
-    /// The kinds of the objects of a text, by group and version, each with the values that are listed where it gives
-    /// rights. If there are any, only such a text may go there, and the rest into Secrets in it.
+    /// The kinds of objects in a text, by group and version, each with the listed values if it gives rights. If there
+    /// are any, only such a text may go there, and bytes and kubeconfigs into Secrets in that text.
     pub manifests: BTreeMap<(String, String), Vec<ValueRule>>,
 }
 
@@ -156,7 +156,7 @@ impl PrimaryRule {
         object.is(&self.cluster, &self.api_version, &self.kind) && !self.admits(object)
     }
 
-    /// Whether an object is a primary. One that was one before and is not any more is gone for the policy.
+    /// Whether an object is a primary. For the policy, a former primary that is no longer selected is gone.
     pub fn selects(&self, object: &Object) -> bool {
         self.admits(&object.reference) && self.labels.matches(object)
     }
@@ -216,8 +216,8 @@ impl WriteRule {
         }
     }
 
-    /// Whether the rule is for an object of others as it is, and has a verb for it. What a policy made is meant only
-    /// where the rule selects by the policy.
+    /// Whether the rule selects an object of others as it is now, and grants a verb for it. An object that a policy
+    /// made is selected only if the selector names its policy label.
     pub fn lets(&self, verb: WriteVerb, object: &Object) -> bool {
         let Target::Others {
             labels: selector, ..
@@ -239,8 +239,8 @@ impl WriteRule {
         }
     }
 
-    /// What counts of an object that others made: the fields that the policy may write, and of its conditions those of
-    /// the granted types.
+    /// The fields to compare of an object that others made: those that the policy may write, and only conditions of the
+    /// granted types.
     pub fn watched(&self) -> Vec<Path> {
         let places = self
             .fields

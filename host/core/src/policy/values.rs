@@ -59,8 +59,8 @@ impl ValueRule {
         Ok(rules)
     }
 
-    /// Whether the content that a guest proposes keeps to this rule. Of a list each element must be allowed. Where
-    /// something above the field is replaced or removed, the field is removed.
+    /// Whether the content that a guest proposes follows this rule. Each element of a list must be allowed. If the
+    /// content replaces or removes a parent of the field, it removes the field.
     pub fn admits(&self, content: &Map<String, Value>, data: &TemplateData<'_>) -> bool {
         let place = self.path.place();
         let (mut map, mut value) = (Some(content), &Value::Null);

@@ -20,7 +20,7 @@ impl Policy {
         self.beside().filter(|(_, rule)| rule.named().is_some())
     }
 
-    /// The same, with those for objects that others made.
+    /// The rules for all objects but the primary, made by the policy or by others, each with its index.
     pub fn beside(&self) -> impl Iterator<Item = (usize, &WriteRule)> {
         let all = self.writes.iter().enumerate();
         all.filter(|(_, rule)| rule.target != Target::Primary)
@@ -39,8 +39,8 @@ impl Policy {
         rule.ok_or_else(|| not_granted(target, self.makes(), data))
     }
 
-    /// The rule for an object of which the policy may write fields for a primary: the primary itself, or an object that
-    /// others made. One that the policy makes for the primary is none of these, unless it is only made once: then it
+    /// The rule by which the policy may write fields of an object for a primary: the primary itself, or an object that
+    /// others made. An object that the policy makes has no such rule, unless the policy only creates it: then it
     /// belongs to others.
     ///
     /// # Errors
@@ -61,7 +61,9 @@ impl Policy {
         }
         let making = self.making(object, data);
         if making.is_some_and(|rule| !rule.creates_only()) {
-            return Err(refused("which it makes: those are wanted whole"));
+            return Err(refused(
+                "which it makes: a guest wants such an object whole",
+            ));
         }
         let patched = || {
             let others = self.of_others();
@@ -88,7 +90,8 @@ impl Policy {
         self.beside().filter(|(_, rule)| rule.named().is_none())
     }
 
-    /// What counts of an object that others made, and that a guest names as a target: what the policy may write of it.
+    /// The fields to compare of an object that others made and a guest names as target: those that the policy may
+    /// write.
     pub fn watched(&self, object: &ObjectRef, data: &TemplateData<'_>) -> Vec<Path> {
         let rules = self.of_others();
         let rules = rules.filter(|(_, rule)| rule.admits(object, data));

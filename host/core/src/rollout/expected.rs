@@ -62,8 +62,8 @@ pub fn inputs(found: &[Found], inputs: &[Input]) -> Digest {
     Digest::of(&found.iter().zip(inputs).map(one).collect())
 }
 
-/// What tells an object from itself at another time: a version, and no content, of which a digest could be used to
-/// guess it. The versions of a folder are those of one run: after a restart nothing is compared there.
+/// Identifies one state of an object by uid and version, not by content, which could be guessed from a digest. The
+/// versions of a folder are valid for one run: after a restart nothing is compared there.
 fn read(object: Option<&Object>) -> Value {
     object.map_or(Value::Null, |object| json!([object.uid(), object.version]))
 }

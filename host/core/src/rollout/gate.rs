@@ -25,7 +25,7 @@ transom_api::words! {
         Description = "Description",
         /// They accept their settings.
         Settings = "Settings",
-        /// They give the answers that the cases expect which travel with them.
+        /// They give the answers that their cases expect.
         Cases = "Cases",
         /// On the live primaries they answer twice the same, within the limits and the grant.
         Answers = "Answers",

@@ -1,5 +1,5 @@
-//! What the trial of a candidate found right as it is: primaries that need no reconcile when the candidate becomes
-//! active, unless something that was read for them changed since.
+//! Primaries for which the trial of a candidate found nothing to write: they need no reconcile when the candidate
+//! becomes active, unless something that was read for them changed since.
 
 use crate::inputs::seen::Seen;
 use crate::inputs::sightings::Sightings;
@@ -87,7 +87,7 @@ impl Rehearsal {
         self.all_changed = true;
     }
 
-    /// Takes what was found for a primary, unless something that it rests on is another version by now.
+    /// Takes the result for a primary, unless an object that it depends on has another version by now.
     pub fn take(&mut self, key: &Key) -> Option<Settled> {
         let settled = self.settled.remove(key).filter(|_| !self.all_changed)?;
         let stands =

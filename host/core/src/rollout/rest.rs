@@ -24,8 +24,7 @@ pub enum Pace {
 }
 
 impl Rest {
-    /// Counts an answer. What removes an object is on its way: one after the other goes, and each time a status may
-    /// tell what is left.
+    /// Counts an answer, unless it removes an object: objects may go one after the other, each with a new status.
     pub fn count(&mut self, key: &Key, writes: &Writes) -> Pace {
         if writes.changes.is_empty() {
             return Pace::AtRest;

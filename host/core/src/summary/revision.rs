@@ -24,7 +24,7 @@ pub(super) fn loaded(entry: &CatalogueEntry) -> Condition {
     )
 }
 
-/// That tags mean something else by now; nothing when none does.
+/// The condition `TagMoved`, when tags name other artifacts by now; `None` when no tag does.
 pub(super) fn tag_moved(entry: &CatalogueEntry) -> Option<Condition> {
     let all: Vec<_> = entry.moved.iter().map(ToString::to_string).collect();
     let reason = KnownReason::TagMoved.as_str();
@@ -32,8 +32,8 @@ pub(super) fn tag_moved(entry: &CatalogueEntry) -> Option<Condition> {
     (!all.is_empty()).then(|| said(kind, ConditionStatus::True, reason, all.join("; ")))
 }
 
-/// What becomes of a newest revision that is not active, in the two conditions that tools know which wait for any
-/// object; nothing when it is active.
+/// `Reconciling` or `Stalled`, while the newest revision is not active: generic tools that wait for an object know
+/// these conditions. `None` when it is active.
 pub(super) fn unfinished(entry: &CatalogueEntry) -> Option<Condition> {
     let (kind, reason, message) = match (&entry.refused, &entry.candidate) {
         (Some(refused), _) => {

@@ -101,7 +101,7 @@ fn wanted(
     secrets: SecretReads,
 ) -> Vec<(String, Bounds)> {
     let mut all = Vec::new();
-    // A newer manifest left it no namespace: it has no primaries. Without one, patterns would ask for all namespaces.
+    // A newer manifest left the policy no namespace, so no primaries. Patterns would ask for all namespaces then.
     if policy.primary.namespaces.is_empty() {
         return all;
     }
@@ -261,9 +261,9 @@ fn of_types(named: Bounds, all: &Bounds, keys: &BTreeSet<String>) -> Bounds {
 
 /// The watches for the objects that a policy makes, or may write of those that others made. Objects that it makes are
 /// selected by our label where they have no exact name, in either mode: after a restart the agent must find what it
-/// made. The names of the others are watched beside them, so that an object that is not there is not asked for; not
-/// those of Secrets, whose metadata may repeat what is in them (ADR 0057). A target without the label is read by exact
-/// name. An object that is made once bears no label: only its metadata is kept.
+/// made. A second watch keeps the names of objects without the label, so that the agent does not request an object that
+/// does not exist; not for Secrets, whose metadata may repeat their content (ADR 0057). A target without the label is
+/// read by exact name. An object that is made once bears no label: only its metadata is kept.
 pub(crate) fn target(policy: &Policy, revision: Option<&Revision>, rule: &WriteRule) -> Bounds {
     let Some((namespace, name)) = rule.place() else {
         return Bounds::default();

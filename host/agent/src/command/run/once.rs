@@ -57,8 +57,7 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Comm
     })
 }
 
-/// Keeps what is to be kept of revisions, and tells what failed and was not told yet; returns what became active by
-/// that.
+/// Writes the pending notes to the history, and prints each failure once; returns the changes that follow.
 async fn keep(swap: &mut Swap, told: &mut BTreeSet<String>, screen: &Screen) -> PolicyChanges {
     let (changes, failed) = swap.keep_notes().await;
     for (policy, failure) in failed {

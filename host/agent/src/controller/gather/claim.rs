@@ -18,7 +18,7 @@ use transom_core::stamp::Stamp;
 /// takes long for each primary from holding up other policies.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Checks that it is decided for each target who may have it.
+/// Checks that the owner of each target is decided.
 ///
 /// # Errors
 /// `OwnershipPending`.
@@ -75,8 +75,8 @@ impl Reader<'_> {
         Some(targets)
     }
 
-    /// Records what a primary claims: as long as its guest has not said all, also what it claimed before or, if that is
-    /// not known, what bears its stamp. True while primaries of the policy are not located yet.
+    /// Records the claims of a primary. Until its guest has named all targets, earlier claims stay; if there are none,
+    /// it also claims what bears its stamp. True while primaries of the policy are not located yet.
     fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], next: &NextRound) -> bool {
         let contender = Contender::of(self.key, Some(primary));
         let targets = targets.iter().cloned();
@@ -166,8 +166,8 @@ impl Reader<'_> {
         Ok(claimed)
     }
 
-    /// Narrows which changes of a target trigger a reconcile. Of a target that is made once: whether it exists, and the
-    /// fields that the policy may write. Of a shared target that another primary keeps: everything but who keeps it.
+    /// Narrows which changes of a target trigger a reconcile. For a target that is only created: its existence, and the
+    /// fields that the policy may write. For a shared target that another primary owns: everything but the owner.
     fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
         let policy = &self.loaded.revision.policy;
         let data = self.controller.template_data(primary);

@@ -23,7 +23,7 @@ pub(super) struct ApprovedPlan {
 }
 
 impl ApprovedPlan {
-    /// Lets a plan pass once the revision works that it was approved for: the workqueue may still have the one before.
+    /// Lets the approved plan exceed the limits once its own revision asks: the queue may still have the previous one.
     pub(super) fn let_pass(plan: &mut Option<Self>, ledger: &mut Ledger, ask: &Ask<'_>) {
         let Some(plan) = plan.take_if(|plan| plan.revision == ask.revision) else {
             return;
@@ -36,8 +36,8 @@ impl ApprovedPlan {
 }
 
 impl ChangeLimits {
-    /// A revision became active: what was approved for another one ends. Of its own plan, if that was approved, so much
-    /// passes within an interval from now.
+    /// A revision became active: ends the approvals for other revisions. If its own plan was approved, the changes of
+    /// that plan may exceed the limits for one interval from now.
     pub(in crate::controller) fn begin(
         &self,
         revision: &Revision,

@@ -1,5 +1,5 @@
-//! What a trial found right as it is: noted while other things change, and taken over at the swap, so that only the
-//! other primaries are reconciled.
+//! The primaries that a trial found up to date: recorded while other objects change, and taken over at the swap, so
+//! that only the other primaries are reconciled.
 
 use super::TriedPrimary;
 use crate::controller::Controller;
@@ -17,7 +17,7 @@ use transom_core::rollout::rehearsal::{Rehearsal, Settled};
 use transom_core::share::lock::MutexExt as _;
 use transom_core::work::{Cause, Key};
 
-/// The rehearsals that are told what changes, until nobody has them any more.
+/// The rehearsals to notify of changes, as long as someone holds them.
 #[derive(Default)]
 pub(in crate::controller) struct Rehearsals(Mutex<Vec<Weak<Mutex<Rehearsal>>>>);
 
@@ -57,12 +57,12 @@ impl Rehearsals {
 }
 
 impl Controller {
-    /// Keeps what this agent of a trial found right as it is. Moved, not copied: it is as large as the trial itself
-    /// was.
+    /// Moves the primaries that this trial found up to date into the rehearsal. A copy would take as much memory as the
+    /// trial itself.
     pub(super) fn settle(&self, rehearsed: &Rehearsed, tried: BTreeMap<Key, TriedPrimary>) {
         let (mut memory, now_seconds) = (self.memory.lock(), self.clock.now_seconds());
         for (key, tried) in tried {
-            // Of a set, an object that is new would not be noticed.
+            // A rehearsal would not notice a new member of a set.
             let has_sets = memory.sets.has(&key);
             if tried.result.state != State::Applied || tried.writes() || has_sets {
                 continue;
@@ -87,9 +87,8 @@ impl Controller {
         }
     }
 
-    /// Takes over what the trial of the active revision found for a primary; false when it has to be reconciled.
-    /// Otherwise it is as if the active revision had reconciled it: from now on every change of what it rests on counts
-    /// for it.
+    /// Takes over the result of the trial for a primary, as if the active revision had reconciled it: from now on every
+    /// change of what it read enqueues it. Returns false if the primary must be reconciled.
     pub(in crate::controller) fn take_over(
         &self,
         queue: &Workqueue,
@@ -101,8 +100,7 @@ impl Controller {
             return false;
         }
         let settled = {
-            // Whoever tells of a change tells the rehearsal first, and then takes the memory: it is noticed in one of
-            // them.
+            // A change notifies the rehearsal first, and then locks the memory: so one of the two notices it.
             let mut memory = self.memory.lock();
             let Some(mut settled) = rehearsed.locked().take(key) else {
                 return false;

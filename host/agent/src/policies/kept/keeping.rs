@@ -53,7 +53,7 @@ impl KeptComponents {
     /// them.
     ///
     /// # Errors
-    /// When a new component finds no room. One that a policy uses already is not kept then, and works all the same.
+    /// When a new component finds no room. One that a policy uses already works without being kept.
     fn keep_bytes(
         &self,
         component: &Location,
@@ -73,7 +73,7 @@ impl KeptComponents {
             let left = bytes.saturating_sub(size);
             let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
             let files = files.saturating_sub(1);
-            // For one that cannot fit nothing is removed.
+            // Removes nothing for a component that cannot fit.
             let fits = size <= bytes
                 && folder.has_room(files, left, is_spared)
                 && folder.prune(files, left, is_spared);

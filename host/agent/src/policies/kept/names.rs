@@ -5,8 +5,8 @@ use transom_artifacts::Location;
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
 
-/// The name of a component; `None` when it cannot be told from others. An artifact is the same everywhere, and one with
-/// a digest needs no tag. A ConfigMap of the same name lies in other clusters, too: it belongs to one policy.
+/// The cache key of a component; `None` if it would be ambiguous. An artifact has one key for all policies, without a
+/// tag if it has a digest. A ConfigMap belongs to one policy, because other clusters may have one of the same name.
 pub(super) fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<String> {
     match component.image() {
         Some(image) => {
@@ -50,8 +50,8 @@ pub(super) fn digest_beside(name: &str) -> String {
     format!("sha256:{digest}")
 }
 
-/// The files of what verified a component: for this policy, because others may demand other signatures, and for
-/// whichever policy loaded it last from there.
+/// The files with the evidence for a component: one for this policy, because others may demand other signatures, and
+/// one that every load from this place overwrites.
 pub(super) fn verified(
     digest: &str,
     component: &Location,

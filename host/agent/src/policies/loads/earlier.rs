@@ -14,7 +14,7 @@ use transom_core::policy::Policy;
 use transom_core::rollout::history::{History, RevisionRecord};
 use transom_engine::Engine;
 
-/// How far the restoring of the revision is that was active when the agent ended.
+/// How far the agent has restored the revision that was active when it last ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::policies) enum Restoring {
     /// It is restored when the newest components were read, if they are another revision.
@@ -27,7 +27,7 @@ pub(in crate::policies) enum Restoring {
     /// The newest components were handed over as well. Only the revision before the active one is still to be pulled,
     /// which nothing waits for.
     Before,
-    /// It could not be restored; whether another try may do it.
+    /// It could not be restored; true if a retry may succeed.
     Failed(bool),
 }
 
@@ -37,8 +37,8 @@ pub(super) struct EarlierRevisions {
     /// The revision that was active when the agent ended, unless the newest manifest has become just that one, or it
     /// cannot be restored.
     pub(super) active: Option<LoadedPolicy>,
-    /// The revision before it, where the faults of that one were watched. Without it the active one works on, and
-    /// cannot be taken back.
+    /// The previous revision, if the active one was on probation. Without it the active one works, but cannot be rolled
+    /// back.
     pub(super) before: Option<LoadedPolicy>,
     /// Whether the revision before it could not be restored now. It is tried once more after all else.
     pub(super) lacks_before: bool,
@@ -73,13 +73,13 @@ pub(super) fn restored(
     })
 }
 
-/// The revision before the active one, where the faults of that one are watched.
+/// The revision before the active one, if the history has the active one on probation.
 pub(super) fn watched_before(history: &History) -> Option<&RevisionRecord> {
     let watched = history.active()?.probation.is_some();
     history.previous().filter(|_| watched)
 }
 
-/// The same, as long as they are watched.
+/// The same, unless the probation is over by now.
 pub(super) fn still_watched_before<'j>(
     components: &Components,
     job: &'j Job,

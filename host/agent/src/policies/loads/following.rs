@@ -1,5 +1,5 @@
-//! The revision before the active one, which may have to work again: where its registry has to be asked, or the machine
-//! has too much to do, that is done after all else is handed over, and nothing waits for it.
+//! Gets the revision before the active one, for a rollback. If a registry has to be asked, or the machine was too busy,
+//! this happens after everything else was handed over, and nothing waits for it.
 
 use super::earlier::{still_watched_before, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
@@ -16,7 +16,7 @@ use transom_core::rollout::history::RevisionRecord;
 use transom_core::signal::PolicySignal;
 use transom_engine::Engine;
 
-/// Ends a job; it is queued once more for the revision before the active one, if that is still to be had.
+/// Ends a job, and queues it again for the previous revision if that is still needed.
 pub(super) fn after(components: &Components, job: Job, done: Box<JobResult>) -> Ran {
     if !job.lacks_before || still_watched_before(components, &job).is_none() {
         return Ran::Done(done);
@@ -27,7 +27,7 @@ pub(super) fn after(components: &Components, job: Job, done: Box<JobResult>) -> 
     Ran::AllBut(done, Box::new(job))
 }
 
-/// Pulls it.
+/// Reads the components of the previous revision.
 pub(super) async fn read(components: &Components, mut job: Job) -> Ran {
     let before = job.wanted.of_earlier(unkept_before(components, &job));
     job.earlier = components.read(&before, true).await;
@@ -36,7 +36,7 @@ pub(super) async fn read(components: &Components, mut job: Job) -> Ran {
     Ran::Again(Box::new(job))
 }
 
-/// Restores it. When it cannot be had now, it is tried again as long as the active one is watched.
+/// Restores the previous revision. A failure that may pass is retried while the active one is on probation.
 pub(super) fn restore(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     let nothing = GatheredComponents::default();
     let read = job.earlier.as_ref().unwrap_or(&nothing);
@@ -66,7 +66,7 @@ pub(super) fn restore(engine: &Engine, components: &Components, mut job: Job) ->
     give(components, &job, before)
 }
 
-/// Hands it over.
+/// Hands over the previous revision; `None` if it cannot be restored.
 fn give(components: &Components, job: &Job, before: Option<LoadedPolicy>) -> Ran {
     if before.is_some() {
         keep_earlier(components, job);
@@ -78,7 +78,7 @@ fn give(components: &Components, job: &Job, before: Option<LoadedPolicy>) -> Ran
     }))
 }
 
-/// Has it tried again after a while.
+/// Queues the job again with a back-off.
 fn later(job: Job) -> Ran {
     let failures = job.failures;
     Ran::Again(Box::new(Job {
@@ -88,17 +88,17 @@ fn later(job: Job) -> Ran {
     }))
 }
 
-/// Tells why it cannot be had now.
+/// Logs why the previous revision cannot be restored.
 fn tell(job: &Job, record: &RevisionRecord, refusal: Refusal, again: bool) {
     let before = rollout::short(&record.id);
     let goes_on = match again {
-        true => "it is tried again as long as the active one is watched",
-        false => "the active revision stays, whatever its faults are",
+        true => "the agent retries while the active revision is on probation",
+        false => "without it the active revision cannot be rolled back",
     };
     let signal = PolicySignal::Refused {
         reason: refusal.reason,
         message: format!(
-            "the revision {before} before the active one cannot be had: {}; {goes_on}",
+            "the revision {before} before the active one cannot be restored: {}; {goes_on}",
             refusal.message
         ),
         previous_revision_active: true,

@@ -34,14 +34,14 @@ pub(in crate::policies) struct Job {
     pub(in crate::policies) registries: BTreeSet<String>,
     /// The kept revisions, once they are read; only of a policy that has no active revision.
     pub(in crate::policies) history: Option<History>,
-    /// Whether they are still to be read.
+    /// Whether these revisions are still to be read.
     pub(in crate::policies) recalls: bool,
-    /// What lies where their components were loaded from, if these were not kept.
+    /// What was read of their components at the original places, if the cache lacks them.
     pub(in crate::policies) earlier: Option<GatheredComponents>,
-    /// Whether the revision before the active one is still to be had, once that one is restored: it has to be pulled,
-    /// or the machine had too much to do.
+    /// Whether the previous revision is still missing when the active one is restored: it has to be pulled, or the
+    /// machine was too busy.
     pub(in crate::policies) lacks_before: bool,
-    /// How far the restoring of the revision is that was active.
+    /// How far the revision that was active is restored.
     pub(in crate::policies) restoring: Restoring,
     /// When it may begin, if not at once.
     pub(in crate::policies) due: Option<Instant>,
@@ -96,7 +96,7 @@ impl Job {
         }
     }
 
-    /// Whether nothing waits for it.
+    /// Whether it only gets the previous revision, which nothing waits for.
     pub(super) fn follows(&self) -> bool {
         self.restoring == Restoring::Before
     }

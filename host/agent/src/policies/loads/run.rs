@@ -18,8 +18,8 @@ use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
-/// Reads what a job needs from a cluster and from registries; it is queued as one that asks registries if that turns
-/// out to be needed. What was active comes first: a registry that holds only newer components may be slow or gone.
+/// Reads what a job needs from a cluster and from registries; queues it again to pull if it needs a registry. The
+/// revision that was active is pulled first: the registry of newer components may be slow or gone.
 pub(super) async fn read(components: Components, mut job: Job) -> Ran {
     if job.follows() {
         return following::read(&components, job).await;
@@ -55,9 +55,8 @@ async fn recall(components: &Components, job: &mut Job) -> Result<(), Unread> {
     Ok(())
 }
 
-/// Reads the components of the revisions that are to be restored from where they lie, if they were not kept: the folder
-/// for that may be gone with an earlier pod. Returns false when registries have to be asked for those of the active
-/// one.
+/// Reads the components of the revisions to restore from their original places, unless the cache has them: it may be
+/// gone with an earlier pod. Returns false if a registry has to be asked for the active revision.
 async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     let both = job.wanted.of_earlier(unkept(components, job));
     // The newest manifest trusts the same keys, which may have been read for it.
@@ -86,11 +85,11 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
     false
 }
 
-/// The components of the revisions that are to be restored, if they were not kept. Where both lie at one place, that of
+/// The components of the revisions to restore that the cache lacks. If both revisions name one place, the component of
 /// the active one counts.
 fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
     let history = job.history.iter();
-    // What comes later replaces what came before.
+    // The active revision comes last, so its components replace those of the previous one.
     let records =
         history.flat_map(|history| watched_before(history).into_iter().chain(history.active()));
     let unkept = records.flat_map(|record| revisions::unkept(components, &job.wanted, record));
@@ -104,12 +103,12 @@ pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Loca
     unkept.unwrap_or_default()
 }
 
-/// Keeps the components of a revision that was restored from where they lay, so that the next start needs them there no
-/// more.
+/// Puts the components that were read at their original places into the cache, so that the next start does not need
+/// them there.
 pub(super) fn keep_earlier(components: &Components, job: &Job) {
     if let Some(earlier) = &job.earlier {
         let wanted = job.wanted.of_earlier(unkept(components, job));
-        // The history names them, so that none is refused for want of room.
+        // Does not fail for lack of room, because the history uses these components.
         drop(components.keep(&wanted, earlier));
     }
 }
@@ -200,7 +199,7 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         }
     };
     job.lacks_before |= earlier.lacks_before;
-    // What was active is better than what was last loaded.
+    // The revision that was active takes precedence over the newest manifest with components of an earlier run.
     let (result, refused) = match (refused, &earlier.active) {
         (Some(refusal), Some(_)) => (Err(refusal), None),
         (refused, _) => (result, refused),
@@ -234,7 +233,7 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
     following::after(components, job, done)
 }
 
-/// Restores what was active and the revision before it, where the newest one is another and that was not done before.
+/// Restores the active revision of the history, if it is not the newest, and the one before it; unless that was done.
 fn restored_with(
     engine: &Engine,
     components: &Components,
@@ -254,8 +253,8 @@ fn restored_with(
     Ok(earlier)
 }
 
-/// Takes components that the policy demands by their digest from what was loaded before, as for a rollback: other bytes
-/// lie at their places now.
+/// Takes components from the cache if the policy demands a digest and other bytes lie at their places now, as after a
+/// rollback.
 fn take_demanded(components: &Components, job: &Job, gathered: &mut GatheredComponents) {
     for component in &job.wanted.components {
         let asker = job.wanted.asker(component);
@@ -278,8 +277,8 @@ fn again(mut job: Job) -> Ran {
     Ran::Again(Box::new(job))
 }
 
-/// What became of the newest manifest: its revision, or one with the components of an earlier run and why its own
-/// cannot be loaded, or only why.
+/// The result of loading the newest manifest: its revision; or a revision with components of an earlier run, and why
+/// the newest ones are refused; or only a refusal.
 type Newest = (Result<LoadedPolicy, Refusal>, Option<Refusal>);
 
 /// Loads the newest manifest.
@@ -323,8 +322,8 @@ pub(super) fn bug() -> Refusal {
     )
 }
 
-/// Whether another load may succeed: the machine had too much to do, others may leave room, or a signature may still
-/// come to a registry, which reports nothing.
+/// Whether a retry may succeed without a change that is reported: the machine was busy, the cache was full, or a
+/// registry may still get a signature.
 fn may_pass(job: &Job, refusal: &Refusal) -> bool {
     let mut images = job.wanted.components.iter().filter_map(Location::image);
     match refusal.reason {

@@ -55,11 +55,11 @@ impl Loads {
         let same = || self.running.values().filter(|running| running.kind == kind);
         let quick = |running: &&RunningJob| running.since.elapsed() < GRACE;
         match kind {
-            // Only as slow jobs end, so that what they hold is bounded, too.
+            // One slow job at a time holds or reads components, so that the memory for them is bounded, too.
             JobKind::Reading | JobKind::Pulling if job.slow => {
                 !in_queue.slow && !self.running.values().any(|running| running.slow)
             }
-            // A registry that is slow holds up nothing that is near.
+            // A slow registry holds up no job that needs none.
             JobKind::Reading | JobKind::Pulling => {
                 let is_near = kind == JobKind::Reading;
                 let reading = same().filter(|running| !running.slow && (is_near || quick(running)));

@@ -140,8 +140,8 @@ fn refused(why: &dyn Display) -> Unloaded {
     Unloaded::Refused(Refusal::new(reason, why.to_string()))
 }
 
-/// The policy of a kept revision, with what the newest manifest says of all that is no part of a revision: whom it
-/// trusts, for example.
+/// The policy of a kept revision, with the settings of the newest manifest that are no part of a revision, such as the
+/// trusted keys.
 fn bound(policy: Policy, newest: Option<&Policy>, wanted: &WantedReads) -> Policy {
     match newest {
         Some(newest) => Policy {

@@ -18,8 +18,8 @@ impl Newest {
 }
 
 impl Swap {
-    /// Refuses manifests that may not work beside others, and loads those again that now may. Needs only the manifests,
-    /// so that the order in which components are loaded does not decide.
+    /// Refuses manifests that overlap with others, and loads those again that no longer do. Compares only manifests, so
+    /// the result does not depend on the order in which components are loaded.
     pub(super) fn refuse_overlaps(&mut self) -> PolicyChanges {
         let mut taken = {
             let known = self.active.lock();
@@ -95,8 +95,8 @@ impl Swap {
         slow.iter().flat_map(|name| self.narrow(name)).collect()
     }
 
-    /// Whether what works is not what the leader before has put to work, and that takes long to load. What could not be
-    /// read once is not waited for.
+    /// Whether this new leader still works on another revision than the one active in the history, because the load of
+    /// that one takes long. False if its components could not be read: the leader does not wait for them.
     fn is_behind(&self, name: &str) -> bool {
         let Some((name, newest)) = self.newest.get_key_value(name) else {
             return false;
@@ -111,9 +111,9 @@ impl Swap {
         self.caught_up && waits && self.recalled.contains(name) && is_other
     }
 
-    /// Bounds what the earlier revision of a policy may do by what its newest manifest says. One that a new leader is
-    /// about to replace by the kept revision is suspended meanwhile: it would take back what that one wrote. Nothing
-    /// else need end this: whatever ends the load calls this again, or puts another revision to work.
+    /// Bounds the active revision of a policy by its newest manifest. If a new leader is about to replace it by the
+    /// revision of the history, suspends it: it would undo the writes of that one. Whatever ends the load calls this
+    /// again or activates another revision, and so ends the suspension.
     pub(super) fn narrow(&self, name: &str) -> PolicyChanges {
         if self.is_behind(name) {
             return self.suspend(name);

@@ -1,5 +1,5 @@
-//! What is kept of revisions: which one is active and which are barred. A candidate is kept as the active one before it
-//! works. A note says all that is to be kept, and is written until the history says so, too.
+//! Records in the history which revision is active and which are barred. A candidate is recorded as active before it
+//! works. A note is the whole record that a policy should have; it is written until the history matches it.
 
 use super::Swap;
 use super::probation::RunningProbation;
@@ -38,13 +38,13 @@ impl Swap {
         self.note(name);
     }
 
-    /// The revision that is active by the history, and is not barred by what is still to be kept.
+    /// The active revision of the history. Skips a revision whose bar is not recorded yet.
     pub(super) fn active_by_history(&self, name: &Arc<str>) -> Option<&RevisionRecord> {
         let mut usable = self.histories.get(name)?.usable();
         usable.find(|record| self.barred(name, &record.id).is_none())
     }
 
-    /// Has the history of a policy written, if it does not say yet what is to be kept.
+    /// Schedules a write of the history of a policy. It changes nothing if the history is up to date.
     pub(super) fn note(&mut self, name: &Arc<str>) {
         self.notes.insert(Arc::clone(name), Instant::now());
     }
@@ -64,7 +64,7 @@ impl Swap {
         }
         let newest = self.newest.get(name).filter(|_| self.rolls_out)?;
         let good = self.good.get(name).map(|good| &*good.revision);
-        // A manifest that is not valid says nothing of how many are kept.
+        // An invalid manifest does not say how many revisions to keep: the active revision does.
         let policy = newest.policy.as_ref().or(good.map(|good| &good.policy));
         let keep = policy.map(|policy| policy.spec.rollout.history);
         let good = good.map(RevisionRecord::of);
@@ -72,8 +72,8 @@ impl Swap {
             .pending
             .as_ref()
             .and_then(|pending| Some(pending.passed.as_ref()?.record.clone()));
-        // What works is not what should while the kept revision is being loaded. Where that cannot be read, the next
-        // one may take its place.
+        // While the active revision of the history is being loaded, another one works here, which must not be recorded.
+        // If the former cannot be read, a candidate that passed may replace it.
         let recalled = self.recalled.contains(name);
         let good = good.filter(|_| !recalled);
         let passed = passed.filter(|_| !recalled || newest.unrestored);
@@ -96,8 +96,8 @@ impl Swap {
         written.first().and_then(Written::uid).filter(|_| of_server)
     }
 
-    /// Forgets what is kept of a policy that is gone. Its revisions go with it; those of an object the API server
-    /// removes.
+    /// Forgets the history of a removed policy, and schedules the deletion of its revisions. The API server deletes
+    /// those of a `FleetPolicy` object.
     pub(super) fn forget_kept(&mut self, name: &Arc<str>, uid: Option<&str>) {
         self.histories.remove(name);
         self.bars.remove(name);
@@ -122,8 +122,8 @@ impl Swap {
             .collect()
     }
 
-    /// Keeps what is still to be kept; returns what became active by that, and what failed. A candidate that could not
-    /// be kept twice is not tried again: whoever calls this does not wait.
+    /// Writes all pending notes. Returns the changes that follow, and the failures. A candidate whose note failed twice
+    /// is not tried again: the caller does not wait.
     pub(crate) async fn keep_notes(&mut self) -> (PolicyChanges, Vec<(Arc<str>, WriteFailure)>) {
         let (mut changes, mut failed) = (PolicyChanges::new(), Vec::new());
         for name in std::mem::take(&mut self.notes).into_keys() {
@@ -153,8 +153,8 @@ impl Swap {
         }
     }
 
-    /// Takes the history of a policy as it is kept now; `None` when it is kept nowhere. A candidate that is kept as the
-    /// active one is put to work.
+    /// Takes the history after a note was written; `None` if there is none. Activates a candidate that the history
+    /// records as active.
     fn take_history(&mut self, note: &Note, history: Option<History>) -> PolicyChanges {
         let policy = &note.policy;
         let is_removed = note.gone && self.gone.remove(policy);
@@ -197,8 +197,8 @@ impl Swap {
         changes
     }
 
-    /// Takes back the pass of a candidate that was noted as the active revision, and is not active by the history:
-    /// somebody else has changed that.
+    /// Handles a candidate whose note was written although the history has another active revision, because another
+    /// writer changed it: refuses the candidate if it is barred, else tries it again.
     fn contradicted(&mut self, note: &Note) -> PolicyChanges {
         let policy = &note.policy;
         let pending = self.pending(policy).map(|one| Arc::clone(&one.loaded));
@@ -251,8 +251,8 @@ impl Swap {
         changes
     }
 
-    /// Has what was not kept written again after a while. A candidate that was to become active by it is tried again
-    /// after a while, too, and shows why it waits.
+    /// Schedules another write of a note that failed. A candidate that the note would have activated is tried again
+    /// after a back-off, and its status says why it waits.
     fn unkept(&mut self, policy: &Arc<str>, Unkept { failure, delay }: Unkept) -> PolicyChanges {
         let now = Instant::now();
         let passed = self.try_again(policy, now);
@@ -286,7 +286,7 @@ impl Swap {
         self.waits(policy, candidate)
     }
 
-    /// Has a candidate tried again that passed, and is not active yet: its plan may be another one by then. Returns
+    /// Schedules a new trial of a candidate that passed and is not active yet: its plan may differ by then. Returns
     /// whether there is one.
     pub(super) fn try_again(&mut self, name: &Arc<str>, at: Instant) -> bool {
         self.pending(name)

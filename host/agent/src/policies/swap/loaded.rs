@@ -45,8 +45,8 @@ impl Swap {
         guests.map(|guest| guest.digest.to_string()).collect()
     }
 
-    /// Takes a history that a load has read. When nothing of it is to be restored, what works here may be kept. What
-    /// was read or written since that load began counts more.
+    /// Takes a history that a load has read, unless a newer one was read or written since the load began. If it has no
+    /// active revision, the one that works here is recorded.
     fn take_read(&mut self, name: &Arc<str>, number: u64, history: History) {
         let at = self.newest.get(name).map(|newest| newest.history_at);
         if at.is_some_and(|at| number <= at) && self.histories.contains_key(name) {
@@ -58,8 +58,8 @@ impl Swap {
         self.histories.insert(Arc::clone(name), history);
     }
 
-    /// Takes what was restored while the newest components are still to be read. What the newest manifest forbids is
-    /// forbidden from now on.
+    /// Takes the revision that a job restored before it reads the newest components. The newest manifest bounds it at
+    /// once.
     fn take_restored(&mut self, given: Restored) -> PolicyChanges {
         let name = given.policy;
         let newest = self.newest.get(&name);
@@ -76,8 +76,8 @@ impl Swap {
         changes
     }
 
-    /// Takes the revision before the active one, if that is still the one after it, and nothing else may work again.
-    /// The manifest may be another one by now: what may be put to work again is checked when it comes to that.
+    /// Takes the previous revision for a rollback, if the same revision is still active and is not on probation yet.
+    /// Whether the newest manifest allows a rollback is checked at the rollback.
     fn take_before(&mut self, given: Before) {
         let name = given.policy;
         let active = self.good.get(&name).map(|good| good.revision.id());
@@ -107,8 +107,8 @@ impl Swap {
         let was_loaded = newest.refusal.is_none();
         let failed = was_loaded && done.result.is_err();
         let failed_before = std::mem::replace(&mut newest.failed, failed);
-        // A policy that could not be loaded until now did not count among the others; what it owns may belong to
-        // another one.
+        // Until now the newest manifest could not be loaded, so overlaps with it did not count; another policy may own
+        // the same objects.
         if failed_before && !newest.failed {
             changes.extend(self.refuse_overlaps());
         }

@@ -1,5 +1,4 @@
-//! A revision that is new: its faults are watched for a while, and too many of them put the revision before it to work
-//! again.
+//! The probation of a new revision: its faults are counted for a while; too many of them roll it back.
 
 use super::Swap;
 use crate::policies::active::PolicyChanges;
@@ -16,14 +15,14 @@ use transom_core::signal::PolicySignal;
 pub(super) struct RunningProbation {
     /// The revision before it, which stays loaded.
     pub(super) before: Arc<LoadedPolicy>,
-    /// Until when, and how many primaries failed before; `None` until that is observed.
+    /// When it ends, and how many primaries failed before it began; `None` until they are counted.
     pub(super) terms: Option<rollout::Probation>,
-    /// Whether it was told that the revision before cannot be put to work again.
+    /// Whether it was logged that a rollback is not possible.
     told: bool,
 }
 
 impl RunningProbation {
-    /// That of the revision that follows this one.
+    /// The probation of the revision that replaces `before`.
     pub(super) fn after(before: Arc<LoadedPolicy>) -> Self {
         Self {
             before,
@@ -74,8 +73,8 @@ fn resumed(before: &LoadedPolicy, suspend: bool) -> Arc<LoadedPolicy> {
 }
 
 impl Swap {
-    /// Goes on to watch the faults of the active revision as that was kept, after a restart or a change of the leader.
-    /// Only the revision before it by the history may work again: this replica may have worked on another one.
+    /// Continues the recorded probation of the active revision, after a restart or a change of the leader. Does nothing
+    /// unless `before` is the previous revision of the history: this replica may have worked on another one.
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<LoadedPolicy>) {
         let history = self.histories.get(name);
         let previous = history.and_then(|history| history.previous());
@@ -101,10 +100,10 @@ impl Swap {
             return Vec::new();
         }
         let mut all = std::mem::take(&mut self.probations);
-        // What is barred by now does not work again.
+        // There is no rollback to a barred revision.
         all.retain(|name, one| self.barred(name, &one.before.revision.id()).is_none());
         self.probations = all;
-        // Where another one is active by the history, what works here is not judged.
+        // If another revision is active in the history, the one that works here is not judged.
         let watched = self.probations.keys();
         let watched = watched.filter(|name| !self.recalled.contains(*name));
         watched.cloned().collect()
@@ -150,7 +149,7 @@ impl Swap {
         let Some(newest) = self.newest.get_mut(name) else {
             return PolicyChanges::new();
         };
-        // A newer candidate may be the mend: it goes on.
+        // A newer candidate may be the fix: its rollout goes on.
         let pending = newest.pending.take();
         let pending = pending.filter(|one| one.loaded.revision.id() != failed.revision.id());
         let mut changes = self.put_to_work(name, before);

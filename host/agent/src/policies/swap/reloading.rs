@@ -13,8 +13,8 @@ use transom_artifacts::folder::FileIdentity;
 use transom_core::reference::ObjectRef;
 
 impl Newest {
-    /// Notes whether the load that ended could not read something, and has it tried again then. Returns whether the
-    /// load before could not, either. `seed` spreads the policies over time.
+    /// Schedules a retry if the load that ended failed to read something. Returns whether the load before it failed to
+    /// read, too. `seed` spreads the policies over time.
     pub(super) fn retry_later(&mut self, unread: bool, seed: u64) -> bool {
         self.retry = unread.then(|| retry_at(self.unread, seed));
         let before = self.unread;

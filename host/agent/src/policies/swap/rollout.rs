@@ -22,7 +22,7 @@ pub(super) struct Pending {
     pub(super) due: Option<Instant>,
     /// The trial that runs, which ends when this is dropped.
     pub(super) running: Option<RunningTrial>,
-    /// Once it passed all gates and is only to be kept as the active one.
+    /// Set when it has passed all gates, until the history records it as active.
     pub(super) passed: Option<PassedCandidate>,
     /// How often it passed and was not kept.
     pub(super) unkept: u32,
@@ -37,7 +37,7 @@ pub(super) struct PassedCandidate {
     pub(super) record: RevisionRecord,
     /// What was approved, by what it counts for the limits; nothing when it needed no approval.
     pub(super) approved: BTreeMap<Limited, u32>,
-    /// What its trial found right as it is.
+    /// The primaries that its trial found up to date.
     pub(super) rehearsed: Option<Rehearsed>,
 }
 
@@ -92,8 +92,8 @@ impl Swap {
         };
         let kept = self.active_by_history(name);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
-        // The first revision ever, or the one that is active by the history. One that was active and cannot be
-        // restored, or is barred by now, was active before this one.
+        // The revision is active if the history says so, or if it is the first one. It is not the first one if another
+        // was ever active, even one that cannot be restored or is barred by now.
         let history = self.histories.get(name);
         let is_first = || {
             let mut records = history.iter().flat_map(|history| history.records());
@@ -145,15 +145,15 @@ impl Swap {
         changes
     }
 
-    /// The candidate of a policy is none any more.
+    /// Drops the candidate of a policy, and ends its trial.
     pub(super) fn drop_candidate(&mut self, name: &str) {
         if let Some(newest) = self.newest.get_mut(name) {
             newest.pending = None;
         }
     }
 
-    /// The same when the newest manifest is refused. The active revision, which is compared in the mode `Shadow`, stays
-    /// one.
+    /// Drops the candidate because the newest manifest is refused. Keeps it if it is the active revision, which trials
+    /// go on comparing in the mode `Shadow`.
     pub(super) fn drop_other_candidate(&mut self, name: &str) {
         let active = self.good.get(name).map(|good| good.revision.id());
         let pending = self.newest.get(name).and_then(|one| one.pending.as_ref());
@@ -203,7 +203,7 @@ impl Swap {
         changes
     }
 
-    /// Makes a revision that was loaded the candidate. What its manifest forbids is forbidden from now on.
+    /// Makes a loaded revision the candidate. From now on its manifest bounds the active revision.
     pub(super) fn propose(&mut self, name: &Arc<str>, loaded: Arc<LoadedPolicy>) -> PolicyChanges {
         let Some(newest) = self.newest.get_mut(name) else {
             return PolicyChanges::new();
@@ -242,8 +242,8 @@ impl Swap {
         }
     }
 
-    /// Puts a revision to work that was loaded whole, and has that kept. The watch of the one before ends; that of this
-    /// one begins only where it is new, and not only new to this replica.
+    /// Activates a loaded revision and schedules the write of the history. Ends the probation of the previous one. The
+    /// caller starts the probation of this one, unless it is new only to this replica.
     pub(super) fn put_to_work(
         &mut self,
         name: &Arc<str>,
@@ -283,7 +283,7 @@ impl Swap {
                 known.loaded.insert(Arc::clone(name), works);
             }
         });
-        // It writes nothing, and what it would write is compared.
+        // The active revision writes nothing; trials compare what it would write.
         if shadows {
             changes.extend(self.propose(name, loaded));
         }

@@ -1,4 +1,4 @@
-//! A new leader takes over what the leader before has kept of revisions.
+//! A new leader takes over the active revisions that the previous leader recorded in the history.
 
 use super::Swap;
 use crate::policies::active::PolicyChanges;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 const LISTING: Duration = Duration::from_secs(10);
 
 impl Swap {
-    /// Keeps nothing until this replica has caught up: another one may lead, and keep what this one does not know.
+    /// Writes no history until [`Self::catch_up`]: another replica may lead, and record what this one does not know.
     pub(in crate::policies) fn stand_by(&mut self) {
         self.caught_up = false;
     }
@@ -28,7 +28,7 @@ impl Swap {
         // A policy that was written again since may have other revisions by now.
         self.gone.retain(|name| !self.newest.contains_key(name));
         let names = self.names(|_, _| true);
-        // What was not kept before is still to be kept; until the history is read, that is only what is barred.
+        // Notes that were not written are still due. Until the history is read, they record only bars.
         for name in &self.gone.clone() {
             self.note(name);
         }
@@ -50,7 +50,7 @@ impl Swap {
                 self.histories.insert(Arc::clone(name), history);
                 changes.extend(self.take_over(name));
             } else {
-                // Loading it reads the history, and is tried until it succeeds.
+                // A load also reads the history, and is retried until it succeeds.
                 is_listed = false;
                 self.load(name);
             }
@@ -74,7 +74,7 @@ impl Swap {
         }
         let active = self.active_by_history(name).map(|active| active.id);
         let before = self.good.get(name).cloned();
-        // Without an active one, what works here is the first.
+        // If the history has no active revision, the one that works here becomes its first.
         if active.is_none() || active == before.as_ref().map(|good| good.revision.id()) {
             return changes;
         }

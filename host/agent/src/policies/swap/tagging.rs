@@ -1,4 +1,4 @@
-//! The tags of active policies, and which of them mean something else by now.
+//! The tags of active policies, and which of them have moved.
 
 use super::Swap;
 use crate::policies::active::PolicyChanges;

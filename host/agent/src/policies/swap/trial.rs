@@ -15,8 +15,8 @@ use transom_core::rollout::expected::Expecting;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{self, Approved, Candidate, CandidateVerdict, Probation, Trial};
 
-/// How a bar begins whose candidate answered differently to the same question: it was never active, so it is not rolled
-/// back.
+/// The prefix of the bar of a candidate that gave different answers to the same question. It was never active, so its
+/// reason is not `RolledBack`.
 pub(super) const UNSTABLE: &str = "AnswerUnstable: ";
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -174,8 +174,8 @@ impl Swap {
         }
     }
 
-    /// Has a candidate that passed all gates kept as the active revision, before it becomes that: another leader would
-    /// not know that it was.
+    /// Schedules the note that records a candidate as active, now that it passed all gates. It works only after that:
+    /// else another leader would not know of it.
     fn keep_passed(&mut self, revision: &Revision, tried: TriedCandidate) -> PolicyChanges {
         let name = tried.policy;
         let newest = self.newest.get_mut(&name);
@@ -224,9 +224,8 @@ fn again(late: u32, outdated: bool) -> Duration {
     }
 }
 
-/// The candidates that are tried now, of those that are due since some time: the one that waited longest first. Of
-/// those whose last trial took too long only one at a time, so that they hold up no other one. `late_runs`: one of them
-/// runs.
+/// The due candidates that are tried now, the longest waiting first. Of those whose last trial took too long, only one
+/// is tried at a time, so that they hold up no others. `late_runs`: one of them is being tried.
 fn in_turn<T>(
     mut due: Vec<(Instant, bool, T)>,
     room: usize,

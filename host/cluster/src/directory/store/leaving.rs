@@ -10,7 +10,7 @@ use std::time::Instant;
 use transom_core::reference::ObjectRef;
 
 impl DirectoryStore {
-    /// Keeps the objects of which nothing but these sources was there: they are leaving from now on.
+    /// Keeps the last sources of objects that have no other source: from now on they are leaving.
     pub(super) fn keep(&mut self, taken: BTreeMap<Arc<ObjectRef>, Vec<UserObject>>, now: Instant) {
         for (reference, sources) in taken {
             let slot = self.slots.get_mut(&reference);
@@ -45,7 +45,7 @@ impl DirectoryStore {
         self.leaving.values().min().copied()
     }
 
-    /// Those of these objects that are leaving are gone now.
+    /// Removes those of the given objects that are still leaving.
     pub(in crate::directory) fn let_go(
         &mut self,
         objects: &BTreeSet<Arc<ObjectRef>>,

@@ -42,9 +42,9 @@ impl Tree {
     }
 }
 
-/// The default of the agent's own folder. A path that names a link leads to one version of the files, with which the
-/// own folder would go, so the own folder is beside the link. One that the agent made in the folder before stays, with
-/// what it remembers; so it is where nothing can be made beside the link.
+/// The default path of the agent's own folder. If the given path is a link to one version of the files, it is beside
+/// the link, because it would go with that version. It is inside if the agent made one there before, or can make none
+/// beside the link.
 pub(in crate::directory) fn own_folder(given: &Path, root: &Path) -> PathBuf {
     choose(given, root, can_write)
 }

@@ -25,8 +25,8 @@ impl Cache {
             .any(|watched| watched.store.is_unconfirmed(&key))
     }
 
-    /// Has a watch that is to be listed take over what it holds of watches that ended, so that its list tells what was
-    /// deleted meanwhile. Until then only [`Cache::heard`] and lists show these objects, as they were.
+    /// Hands the objects of ended watches to a watch that is to be listed, so that its list reports those deleted
+    /// meanwhile. Until then only [`Cache::heard`] and lists show these objects, in their last state.
     pub(in crate::kubernetes) fn seed(&mut self, number: u64, ended: &[Watched]) {
         let Some(watched) = self.watches.iter().find(|one| one.number == number) else {
             return;
@@ -49,8 +49,8 @@ impl Cache {
         }
     }
 
-    /// An object of a watch that ended, if another certainly covers it. One that its selector leaves out is not gone.
-    /// One that a third watch has is that one's to tell.
+    /// An object of an ended watch, if the new watch certainly covers it: an object that its selector leaves out is not
+    /// gone. `None` if a third watch has the object, and so reports its deletion.
     fn taken(
         &self,
         watched: &Watched,
@@ -65,7 +65,7 @@ impl Cache {
         if !watched.covers(&reference) || self.merged(scope, key).is_some() {
             return None;
         }
-        // A field of the same selector need not be kept to be known.
+        // If both watches have the same field selector, the object matches it: its fields need not be kept.
         let mut bounds = scope.clone();
         bounds
             .fields

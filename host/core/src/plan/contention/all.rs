@@ -35,8 +35,8 @@ pub(super) struct Table {
 /// has doubled.
 pub(super) const SWEPT_FROM: usize = 1_024;
 
-/// Whether more is known of an object than a write that is in place: in which form it is kept; or, within the window
-/// before the last write of any object, that others changed it, or a write that did not succeed.
+/// Whether an entry is still needed: the server keeps the object in another form; or, within the window before the last
+/// write of any object, others changed the object or a write did not succeed.
 fn counts(one: &Contention, last: i64) -> bool {
     let recent = last.saturating_sub(one.at) < WINDOW_SECONDS;
     !one.forms.is_empty() || recent && (!one.changed_at.is_empty() || one.planned.is_some())
@@ -62,7 +62,7 @@ impl Table {
     /// The same, unless nothing is known of it.
     fn known(&mut self, key: &Key, object: &ObjectRef) -> Option<&mut Contention> {
         if self.all.is_empty() {
-            // As after a start where all is right: the key of a look-up is not made.
+            // Fast path, as after a start where all is in sync: no key is built for a look-up.
             return None;
         }
         self.all.get_mut(&(key.clone(), object.clone()))
@@ -218,7 +218,7 @@ impl Contentions {
         self.counted().fields.form(key, object)
     }
 
-    /// Tells others what the server made of the values that a policy wrote, and nothing that was counted.
+    /// Copies the forms in which the server keeps the values that a policy wrote, without the counts.
     pub fn copy_forms(&self, to: &Self, policy: &str) {
         // Never both locks at once.
         let (whole, fields) = {

@@ -13,8 +13,8 @@ const MANY: u32 = 20_000;
 /// A published share falls only after so many calls: an agent that has just started knows too little.
 const ENOUGH: u32 = 1_000;
 
-/// The middle call, and the one with a hundredth above it: the share of calls that use at most as much, per mille. The
-/// second number is how many have to use less before a published share falls, so that it does not go up and down.
+/// The median and the 99th percentile, in per mille of the calls. The second number is how many calls have to use less
+/// before a published share falls, so that it does not go up and down.
 const MIDDLE: [u64; 2] = [500, 600];
 const HUNDREDTH: [u64; 2] = [990, 995];
 

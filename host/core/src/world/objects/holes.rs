@@ -1,5 +1,5 @@
-//! Grants of Secrets that hold what no guest sees. Where which bytes go is granted, not chosen; every field of the data
-//! is such a hole, and no other object has one.
+//! Grants of Secrets whose data no guest sees. The grant, not the guest, says which bytes go where. Every field of the
+//! data is such a hole, and no other object has one.
 
 use super::Checked;
 use crate::pattern::template::TemplateNames;
@@ -15,8 +15,7 @@ use std::collections::BTreeMap;
 use transom_api::policy::bounds::{FEW, MANY};
 use transom_api::policy::{HoleGrantSpec, ManifestKind, WriteGrantSpec};
 
-/// The types of Secrets that let whoever knows or names them act: with a `type` of these, data and annotations would be
-/// rights.
+/// The types of Secrets that give rights to whoever knows or names such a Secret: data and annotations would be rights.
 pub(super) const OF_RIGHTS: [&str; 2] = [
     "kubernetes.io/service-account-token",
     "bootstrap.kubernetes.io/token",

@@ -79,7 +79,7 @@ impl Lower {
     }
 }
 
-/// Of a credential only its reference, its kinds and its end of validity cross.
+/// A guest sees only the reference, the kinds and the expiry of a credential.
 fn numbers(credential: &Credential) -> wit_credentials::Credential {
     wit_credentials::Credential {
         reference: credential.reference,

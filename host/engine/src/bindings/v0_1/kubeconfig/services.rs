@@ -1,4 +1,4 @@
-//! What crosses of Services.
+//! Converts what a guest sees of Services.
 
 use super::wit_services as wit;
 use crate::measure::Lower;

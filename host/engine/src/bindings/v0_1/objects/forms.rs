@@ -1,4 +1,4 @@
-//! Of what the forms of inputs consist.
+//! Converts the parts of needs and inputs, such as certificate requests, members of sets and ages.
 
 use super::generated::transom::policy::forms as wit;
 use crate::measure::{Lift, Lower};

@@ -1,4 +1,4 @@
-//! What an answer fills fields of Secrets with.
+//! Converts the values with which an answer fills fields of Secrets.
 
 use super::wit_objects as wit;
 use crate::measure::Lift;

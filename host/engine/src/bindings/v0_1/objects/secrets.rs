@@ -1,4 +1,4 @@
-//! What crosses of Secrets.
+//! Converts what a guest sees of Secrets: references and sizes of values, and certificates.
 
 use super::generated::transom::policy::secrets as wit;
 use crate::measure::{Lift, Lower};
