@@ -67,6 +67,11 @@ pub enum FetchError {
         "failed to read component `{0}` (paths are relative to the policy's own file, or to `--components`)"
     )]
     File(String, #[source] io::Error),
+    /// There is no such file, and a builtin component of that name.
+    #[error(
+        "failed to read component `{0}`: there is no such file; the builtin component is `builtin:{1}`"
+    )]
+    Unprefixed(String, String),
     /// The file is too large to be a component.
     #[error("failed to read component `{0}`: it is larger than {MAX_BYTES} bytes")]
     TooLarge(String),
@@ -101,6 +106,7 @@ impl FetchError {
         match self {
             Self::NotBuiltin { .. }
             | Self::File(..)
+            | Self::Unprefixed(..)
             | Self::Absent(..)
             | Self::NoCluster(_)
             | Self::NotPulled(_) => KnownReason::ComponentNotFound,

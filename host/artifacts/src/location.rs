@@ -270,6 +270,12 @@ impl Location {
             .map_err(|error| match error.kind() {
                 _ if leads_out(&error) => FetchError::Outside(place),
                 io::ErrorKind::FileTooLarge => FetchError::TooLarge(place),
+                io::ErrorKind::NotFound => match self {
+                    Self::File(_, name) if builtin::find(name).is_some() => {
+                        FetchError::Unprefixed(place, name.clone())
+                    }
+                    _ => FetchError::File(place, error),
+                },
                 _ => FetchError::File(place, error),
             })
     }
@@ -416,6 +422,12 @@ mod tests {
             missing.to_string().contains("/nowhere/no.wasm")
                 && missing.to_string().contains("--components")
         );
+        for name in builtin_names() {
+            let missing = Location::parse(name, &Base::Components("/nowhere".into())).unwrap();
+            let missing = missing.fetch(None, &GatheredComponents::default());
+            let hint = format!("the builtin component is `builtin:{name}`");
+            assert!(missing.err().unwrap().to_string().contains(&hint));
+        }
         let unknown = Location::parse("builtin:nothing", &Base::Nowhere)
             .unwrap()
             .fetch(None, &GatheredComponents::default())

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
-use transom_artifacts::{Location, builtin_names};
+use transom_artifacts::Location;
 use transom_core::cases::GuestCase;
 use transom_core::contract::description::{Description, Role};
 use transom_engine::{Capability, Engine, EngineOptions, Inspection, with_cases};
@@ -29,15 +29,9 @@ const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 /// # Errors
 /// When it cannot be read or compiled.
 pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    let found = place::find(&args.component, &args.from, false);
     let place::ReadComponent {
         location, artifact, ..
-    } = found.map_err(
-        |error| match builtin_names().any(|name| name == args.component) {
-            true => anyhow!("{error}; the builtin guest is `builtin:{}`", args.component),
-            false => error,
-        },
-    )?;
+    } = place::find(&args.component, &args.from, false)?;
     let engine = Engine::new(EngineOptions::default())?;
     let found = engine
         .inspect(&artifact.bytes)

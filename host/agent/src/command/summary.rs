@@ -73,6 +73,11 @@ pub(crate) fn tell(
         }
     }
     let failed = named.contains_key(&State::Failed);
+    let nothing = counts.is_empty();
+    drop(memory);
+    if nothing {
+        without_primaries(controller, active, screen);
+    }
     reaches(controller, active, screen);
     let untried = waiting(active, screen);
     let refused = refused(active, screen);
@@ -109,6 +114,21 @@ fn waiting(active: &Active, screen: &Screen) -> bool {
         );
     }
     failed
+}
+
+/// Says which primaries there are none of: the folder may be another one than was meant.
+fn without_primaries(controller: &Controller, active: &Active, screen: &Screen) {
+    if !controller.connections.watch_errors().is_empty() {
+        return;
+    }
+    for loaded in active.loaded() {
+        let policy = &loaded.revision.policy;
+        let (name, kind) = (&policy.name, &policy.primary.kind);
+        let version = &policy.primary.api_version;
+        screen.note(format_args!(
+            "policy {name}: there is no {kind} ({version}) for it"
+        ));
+    }
 }
 
 /// Prints the files that cannot be read; true when there is one.
