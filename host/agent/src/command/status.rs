@@ -226,15 +226,17 @@ fn waits(
         Some(published) => published,
     };
     let candidate = published.candidate.filter(|candidate| candidate.id == id);
+    let told = candidate.as_ref().and_then(|one| known(&one.reason));
+    // What was published may be of another mode.
     let reason = match revision.policy.spec.rollout.mode {
         ModeSpec::Shadow => KnownReason::Shadowing,
         _ if published.revision.is_some_and(|active| active.id == id) => return None,
-        mode => {
-            let reason = candidate.as_ref().and_then(|one| known(&one.reason));
-            let held = reason.filter(|reason| Class::of(*reason) == Class::Held);
-            let first = (mode == ModeSpec::Preview).then_some(KnownReason::ApprovalRequired);
-            held.or(first)?
+        ModeSpec::Preview => {
+            let held = |told: &KnownReason| Class::of(*told) == Class::Held;
+            let told = told.filter(|told| held(told) && *told != KnownReason::Shadowing);
+            told.unwrap_or(KnownReason::ApprovalRequired)
         }
+        ModeSpec::Automatic => told.filter(|told| *told == KnownReason::LimitReached)?,
     };
     let message = match candidate.and_then(|candidate| candidate.approve) {
         Some(digest) => {
