@@ -149,8 +149,8 @@ fn question(token: &str, path: &str) -> AccessDigest {
         .into()
 }
 
-/// Caches an answer instead of the one before; removes expired answers, and then the oldest ones, first those of who may
-/// not get anything.
+/// Caches an answer instead of the one before; removes expired answers, and then the oldest ones, first those of who
+/// may not get anything.
 fn remember(
     answers: &mut BTreeMap<AccessDigest, (Instant, Access)>,
     question: AccessDigest,
