@@ -70,7 +70,7 @@ impl Objects {
 /// no ManagedCluster can have the name that follows from the HostedCluster's own.
 ///
 /// # Errors
-/// [`INVALID_TARGET_NAME`] if an annotation has another name that none can have: then it is not known which one is meant.
+/// [`INVALID_TARGET_NAME`] if an annotation has a name that none can have: it is not known which one is meant.
 fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>, Problem> {
     let mut read: There = primary.read()?;
     let noted = read.metadata.annotations.remove(IMPORTED);

@@ -1,4 +1,4 @@
-//! What a user is told beside the results of a command: errors of a case, flags that exclude each other, log lines.
+//! What a user is told beside the results of a command: errors of a case, wrong use, log lines.
 #![cfg(test)]
 
 use std::fs;
@@ -58,4 +58,52 @@ fn the_log_filter_counts_for_commands_that_end_by_themselves() {
         told.contains("using the directory")
     };
     assert_eq!([line("info"), line("")], [true, false]);
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_names_the_attempt_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.wasm");
+    fs::write(&text, "no\ncomponent").unwrap();
+    let (empty, text) = (folder.path().join("empty"), text.to_str().unwrap());
+    fs::create_dir(&empty).unwrap();
+    let empty = empty.to_str().unwrap();
+    for line in [
+        "run --dir no/such/folder --once".to_owned(),
+        format!("run --dir {empty} --dir {empty} --once"),
+        "render no/such/folder".to_owned(),
+        format!("render {empty} --policies no/such/folder"),
+        "test no/such/folder".to_owned(),
+        format!("test {empty}"),
+        "validate no/such/folder".to_owned(),
+        format!("validate {empty}"),
+        "inspect no/such/file".to_owned(),
+        "build no/such/folder".to_owned(),
+        format!("build {empty}"),
+        "inspect builtin:nobody".to_owned(),
+        format!("inspect {text}"),
+        "explain Nonsense".to_owned(),
+    ] {
+        let output = transom(&line.split(' ').collect::<Vec<_>>());
+        let errors = told(&output);
+        assert_eq!(output.status.code(), Some(2), "{line}\n{errors}");
+        assert_eq!(errors.lines().count(), 1, "{line}\n{errors}");
+        assert!(errors.starts_with("failed to "), "{line}\n{errors}");
+        assert!(output.stdout.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn unknown_flags_exit_with_2() {
+    for args in [
+        &["nonsense"][..],
+        &["render"],
+        &["run"],
+        &["test", "--nonsense"],
+        &["render", ".", "--now", "noon"],
+        &["render", ".", "--cluster-name", "My_Cluster"],
+        &["render", ".", "--self-managed-cluster", "hub.example"],
+    ] {
+        assert_eq!(transom(args).status.code(), Some(2), "{args:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::command::case;
 use crate::controller::Controller;
+use crate::controller::memory::LastResult;
 use crate::output::{CommandEnd, Screen, Tint, Tinted};
 use crate::policies::active::Active;
 use serde_json::json;
@@ -10,6 +11,7 @@ use transom_api::labels::APPROVED;
 use transom_api::reason::Class;
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster;
+use transom_core::work::Key;
 
 /// Maximum number of primaries of a state that are named.
 const NAMED: usize = 10;
@@ -54,23 +56,7 @@ pub(crate) fn tell(
         screen.tell_of(&word, format_args!(" {reason}"), fields);
     }
     for (state, named) in named.iter().rev() {
-        for (key, told) in named.iter().take(NAMED) {
-            let (primary, policy, reason) =
-                (key.primary.to_string(), &*key.policy, told.reason.as_str());
-            let fields = [
-                ("primary", json!(primary)),
-                ("policy", json!(policy)),
-                ("reason", json!(reason)),
-            ];
-            screen.tell(
-                format_args!("{primary} [{policy}]: {reason}: {}", told.message),
-                fields,
-            );
-        }
-        if named.len() > NAMED {
-            let (more, state) = (named.len() - NAMED, state.as_str());
-            screen.note(format_args!("... and {more} more with state {state}"));
-        }
+        name(*state, named, screen);
     }
     let failed = named.contains_key(&State::Failed);
     let nothing = counts.is_empty();
@@ -83,6 +69,25 @@ pub(crate) fn tell(
     let refused = refused(active, screen);
     let unreadable = unreadable(controller, screen);
     CommandEnd::failed_if(failed || untried || refused || unreadable)
+}
+
+/// Prints the first primaries of a state by name.
+fn name(state: State, named: &[(&Key, &LastResult)], screen: &Screen) {
+    for (key, told) in named.iter().take(NAMED) {
+        let (primary, policy, reason) =
+            (key.primary.to_string(), &*key.policy, told.reason.as_str());
+        let fields = [
+            ("primary", json!(primary)),
+            ("policy", json!(policy)),
+            ("reason", json!(reason)),
+        ];
+        let line = format_args!("{primary} [{policy}]: {reason}: {}", told.message);
+        screen.tell(line, fields);
+    }
+    if named.len() > NAMED {
+        let (more, state) = (named.len() - NAMED, state.as_str());
+        screen.note(format_args!("... and {more} more with state {state}"));
+    }
 }
 
 /// Prints the policies whose newest revision is not active, with what it waits for and how to go on. True when the
