@@ -3,7 +3,7 @@
 use crate::Settings;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use transom_guest::kinds::{ManagedCluster, ManagedClusterStatus, Said};
+use transom_guest::kinds::{ManagedCluster, ManagedClusterStatus, ObservedCondition};
 use transom_guest::objects::{Answer, Condition, Desired, Input, Need, Requirement, Value, found};
 use transom_guest::{Context, ObjectRef, Primary, Problem};
 
@@ -28,7 +28,7 @@ const AT_A_TIME: usize = 63;
 const NEXT_SECONDS: i64 = 60;
 
 /// Why a cluster is unreachable, if it is.
-fn unreachable(cluster: &ManagedCluster) -> Option<&Said> {
+fn unreachable(cluster: &ManagedCluster) -> Option<&ObservedCondition> {
     let available = cluster.condition(CLUSTER_AVAILABLE);
     available.filter(|one| one.status == "Unknown")
 }
@@ -47,8 +47,8 @@ struct AddOn {
 }
 
 impl AddOn {
-    fn available(&self) -> Option<&Said> {
-        Said::find(&self.read.status.conditions, AVAILABLE)
+    fn available(&self) -> Option<&ObservedCondition> {
+        ObservedCondition::find(&self.read.status.conditions, AVAILABLE)
     }
 
     fn reference(&self, primary: &Primary) -> ObjectRef {
@@ -59,8 +59,8 @@ impl AddOn {
     }
 
     /// Whether it says the same as the cluster.
-    fn says(&self, cluster: &Said) -> bool {
-        let says = |one: &Said| {
+    fn says(&self, cluster: &ObservedCondition) -> bool {
+        let says = |one: &ObservedCondition| {
             (&one.status, &one.reason, &one.message)
                 == (&cluster.status, &cluster.reason, &cluster.message)
         };
@@ -93,7 +93,7 @@ fn addons(inputs: &[Input]) -> Result<Vec<AddOn>, Problem> {
 fn wrong<'a>(
     cluster: &'a ManagedCluster,
     addons: &'a [AddOn],
-) -> impl Iterator<Item = (&'a AddOn, &'a Said)> {
+) -> impl Iterator<Item = (&'a AddOn, &'a ObservedCondition)> {
     let pair = |addon| Some((addon, unreachable(cluster)?));
     let all = addons.iter().filter_map(pair);
     all.filter(|(addon, unreachable)| !addon.says(unreachable))

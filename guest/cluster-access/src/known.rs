@@ -12,9 +12,9 @@ pub(crate) struct Known {
     /// Whether there may be works: also while that is not known.
     pub(crate) works: bool,
     /// The namespace, if it is there.
-    pub(crate) namespace: Option<There>,
+    pub(crate) namespace: Option<ExistingObject>,
     /// The binding of the work agent, if it is there.
-    pub(crate) binding: Option<There>,
+    pub(crate) binding: Option<ExistingObject>,
     /// Whether the cluster has a role of its own: somebody accepted it once.
     pub(crate) role: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Known {
 /// An object that is there.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct There {
+pub(crate) struct ExistingObject {
     metadata: Metadata,
 }
 
@@ -31,7 +31,7 @@ const CLEANUP: &str = "cluster.open-cluster-management.io/manifest-work-cleanup"
 /// The label that says who makes an object, and who makes what is made here.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "transom");
 
-impl There {
+impl ExistingObject {
     /// Whether it is being deleted.
     pub(crate) fn leaves(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
@@ -66,18 +66,18 @@ impl Known {
 
     /// Whether the binding of the work agent is being deleted.
     pub(crate) fn binding_leaves(&self) -> bool {
-        self.binding.as_ref().is_some_and(There::leaves)
+        self.binding.as_ref().is_some_and(ExistingObject::leaves)
     }
 
     /// Whether a cluster that is being deleted stays until the binding of the work agent is gone.
     pub(crate) fn binding_ends(&self) -> bool {
-        self.binding.as_ref().is_some_and(There::ends)
+        self.binding.as_ref().is_some_and(ExistingObject::ends)
     }
 
     /// Whether the binding is being deleted together with its namespace, in which it cannot be recreated. Then it stays
     /// as long as there are works.
     pub(crate) fn leaves_with_namespace(&self) -> bool {
-        self.binding_leaves() && self.namespace.as_ref().is_some_and(There::leaves)
+        self.binding_leaves() && self.namespace.as_ref().is_some_and(ExistingObject::leaves)
     }
 
     /// Whether the binding is being deleted and nobody needs it: it is released, and recreated where it is wanted.

@@ -22,11 +22,11 @@ pub(crate) const OTHERS: &str = "hosted";
 /// What is read of a ManagedCluster, of a Klusterlet and of a HostedCluster.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct There {
+struct ExistingObject {
     metadata: Metadata,
 }
 
-impl There {
+impl ExistingObject {
     /// Whether a ManagedCluster has its control plane on this hosting cluster. One that Hive made is Hive's to remove.
     fn is_hosted_by(&self, hosting_cluster: &str) -> bool {
         let annotation = |key: &str| self.metadata.annotations.get(key).map(String::as_str);
@@ -72,7 +72,7 @@ impl Objects {
 /// # Errors
 /// [`INVALID_TARGET_NAME`] if an annotation has a name that none can have: it is not known which one is meant.
 fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>, Problem> {
-    let mut read: There = primary.read()?;
+    let mut read: ExistingObject = primary.read()?;
     let noted = read.metadata.annotations.remove(IMPORTED);
     match noted.filter(|name| !name.is_empty()) {
         Some(name) if is_label(&name) => Ok(Some(name)),
@@ -89,7 +89,7 @@ fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>
 
 /// Whether the HostedCluster was imported from here, as its note says.
 fn is_imported(primary: &Primary) -> Result<bool, Problem> {
-    let read: There = primary.read()?;
+    let read: ExistingObject = primary.read()?;
     let noted = read.metadata.annotations.get(IMPORTED);
     Ok(noted.is_some_and(|name| is_label(name)))
 }
@@ -136,8 +136,8 @@ enum Next {
 }
 
 fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Result<Next, Problem> {
-    let cluster: Option<There> = found(inputs, CLUSTER).read()?;
-    let klusterlet: Option<There> = found(inputs, KLUSTERLET).read()?;
+    let cluster: Option<ExistingObject> = found(inputs, CLUSTER).read()?;
+    let klusterlet: Option<ExistingObject> = found(inputs, KLUSTERLET).read()?;
     let hosting_cluster =
         hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
     let is_here = cluster.as_ref().is_some_and(|cluster| {
@@ -151,7 +151,7 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
         });
     }
     // Whoever names the ManagedCluster of another HostedCluster must not remove it.
-    let made_for = |cluster: &There| cluster.metadata.is_made_for(primary);
+    let made_for = |cluster: &ExistingObject| cluster.metadata.is_made_for(primary);
     let is_ours = cluster.as_ref().and_then(made_for) == Some(true);
     if let Value::Every(members) = found(inputs, OTHERS)
         && !is_ours
@@ -160,7 +160,7 @@ fn next(context: &Context<Settings>, primary: &Primary, inputs: &[Input]) -> Res
         return Ok(Next::Detached);
     }
     let stuck = i64::from(context.settings.stuck_after_seconds);
-    let goes = klusterlet.as_ref().and_then(There::deleted_at);
+    let goes = klusterlet.as_ref().and_then(ExistingObject::deleted_at);
     match goes.map(|at| at.saturating_add(stuck)) {
         // Of a ManagedCluster of others the Klusterlet is theirs, too.
         Some(until) if is_here || cluster.is_none() => Ok(Next::Klusterlet { until }),
@@ -243,7 +243,7 @@ fn answer(
         false => reasons::KLUSTERLET_REMAINS,
     };
     let wait = waits(&reason, &klusterlet);
-    let there = found(inputs, CLUSTER).read::<There>()?.map(|_| cluster);
+    let there = found(inputs, CLUSTER).read::<ExistingObject>()?.map(|_| cluster);
     // Without a ManagedCluster only the note tells that the Klusterlet is not that of another hub.
     let is_known_ours = there.is_some() || is_imported(primary)?;
     let taken = is_stuck && settings.take_finalizers && is_known_ours;

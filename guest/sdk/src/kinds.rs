@@ -161,7 +161,7 @@ impl Metadata {
 /// What a guest reads of a condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Said {
+pub struct ObservedCondition {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
@@ -175,7 +175,7 @@ pub struct Said {
     pub last_transition_time: String,
 }
 
-impl Said {
+impl ObservedCondition {
     /// The condition of a type.
     pub fn find<'a>(conditions: &'a [Self], kind: &str) -> Option<&'a Self> {
         conditions.iter().find(|one| one.kind == kind)

@@ -184,7 +184,7 @@ impl Controller {
     }
 
     /// For `transom status` and `plan`: the agent writes and publishes nothing, and keeps an account of each reconcile.
-    pub(crate) fn only_asked(mut self, asked: ReadOnlyTask) -> Self {
+    pub(crate) fn dry_run(mut self, asked: ReadOnlyTask) -> Self {
         self.accounts = match asked {
             ReadOnlyTask::Everything => Accounts::kept(true),
             ReadOnlyTask::Effects => Accounts::of_effects(),

@@ -21,7 +21,7 @@ use transom_core::metrics::CopyAttempt;
 use transom_core::plan::Outcome;
 use transom_core::report::Report;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::share::often::{Allowance, LOG_BYTES};
+use transom_core::share::reconcile_limit::{Allowance, LOG_BYTES};
 use transom_core::signal::{PolicySignal, Signal};
 use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::{LogLevel, LogLine, Receipt};

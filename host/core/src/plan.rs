@@ -3,7 +3,7 @@
 
 mod adopt;
 mod agreed;
-pub mod brake;
+pub mod write_limit;
 pub mod conditions;
 pub mod contention;
 mod course;
@@ -31,7 +31,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
 use contention::Contentions;
-use course::{Hindered, StillPlanned};
+use course::{StepError, StillPlanned};
 use desired::Desired;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ pub fn field_manager(policy: &str) -> String {
 
 /// What a plan depends on beside what is desired.
 #[derive(Clone, Debug)]
-pub struct Wanting<'a> {
+pub struct PlanInput<'a> {
     /// The policy.
     pub policy: &'a Policy,
     /// Policy and primary by name.
@@ -55,7 +55,7 @@ pub struct Wanting<'a> {
     /// The primary as it is.
     pub primary: &'a Object,
     /// The objects that the policy may make, each as it is.
-    pub targets: &'a [Claimed],
+    pub targets: &'a [TargetState],
     /// The objects that others made and that the guest named, each as it is.
     pub others: &'a [Other],
     /// The stamp to put on what is made.
@@ -68,7 +68,7 @@ pub struct Wanting<'a> {
 
 /// An object that a policy may make for a primary, as it is.
 #[derive(Clone, Debug)]
-pub struct Claimed {
+pub struct TargetState {
     /// Which object.
     pub object: ObjectRef,
     /// As it is; `None` when it is not there.
@@ -125,12 +125,12 @@ pub struct Feasible {
 /// `OwnedByAnother`, `OwnershipPending`, `InputTerminating`, `TargetNotOwned`, `TargetImmutable`, `WriteNotGranted`,
 /// `InvalidObject`, `ContractBroken`, `Contended`.
 pub fn plan(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     desired: &[Desired<'_>],
     contentions: &Contentions,
 ) -> Result<Feasible, Failure> {
     let others = with_made_once(wanting);
-    let wanting = &Wanting {
+    let wanting = &PlanInput {
         others: &others,
         ..wanting.clone()
     };
@@ -149,13 +149,13 @@ pub fn plan(
         }
         match course::step(wanting, (one, desired), contentions) {
             Ok(step) => feasible.plan.steps.extend(step),
-            Err(Hindered::Fails(failure)) => return Err(failure),
-            Err(Hindered::Waits(failure, next)) => {
+            Err(StepError::Fails(failure)) => return Err(failure),
+            Err(StepError::Waits(failure, next)) => {
                 feasible.waits.get_or_insert(failure);
                 rest = next;
             }
-            Err(Hindered::Later(failure)) => drop(later.get_or_insert(failure)),
-            Err(Hindered::Refused(failure)) => drop(feasible.refused.get_or_insert(failure)),
+            Err(StepError::Later(failure)) => drop(later.get_or_insert(failure)),
+            Err(StepError::Refused(failure)) => drop(feasible.refused.get_or_insert(failure)),
         }
     }
     agreed::note(wanting, desired, contentions);
@@ -165,8 +165,8 @@ pub fn plan(
 }
 
 /// The objects of others, with the objects that the policy only creates: once they exist, they belong to others.
-fn with_made_once(wanting: &Wanting<'_>) -> Vec<Other> {
-    let is_made_once = |one: &&Claimed| {
+fn with_made_once(wanting: &PlanInput<'_>) -> Vec<Other> {
+    let is_made_once = |one: &&TargetState| {
         let rule = wanting.policy.whole(&one.object, &wanting.data);
         rule.is_ok_and(WriteRule::creates_only)
     };

@@ -4,6 +4,6 @@
 pub mod budget;
 pub mod concurrency;
 pub mod lock;
-pub mod often;
+pub mod reconcile_limit;
 pub mod room;
 pub mod turns;

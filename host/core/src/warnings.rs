@@ -26,7 +26,7 @@ const MOST: usize = 10_000;
 
 /// What to do with a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum EventAction {
     /// Create an Event, and report the result with [`Warnings::told`]; until then this warning is not sent again.
     New,
     /// Set the count of the Event of this name.
@@ -92,12 +92,12 @@ impl Default for Warnings {
 impl Warnings {
     /// A warning about a primary, or a `FleetPolicy` itself, with this uid. Warnings with the same `reason` are the
     /// same, whatever their message. Those of an earlier object of the name do not count: their Events regard that one.
-    pub fn say(&mut self, (key, uid): (&Key, &str), reason: &str, now_ms: u64) -> Telling {
+    pub fn say(&mut self, (key, uid): (&Key, &str), reason: &str, now_ms: u64) -> EventAction {
         self.forget(now_ms);
         // Warnings about a policy are few, each said once. They skip the total limit, which others may use up.
         let of_policy = key.primary.kind == KIND;
         if !of_policy && self.primaries.len() >= MOST && !self.primaries.contains_key(key) {
-            return Telling::Nothing;
+            return EventAction::Nothing;
         }
         let primary = self
             .primaries
@@ -122,20 +122,20 @@ impl Warnings {
         let asked = said.event == Event::Asked;
         let has = primary.bucket.has(now_ms) && (of_policy || self.in_all.has(now_ms));
         if asked || !has {
-            return Telling::Nothing;
+            return EventAction::Nothing;
         }
         primary.bucket.take(now_ms);
         if !of_policy {
             self.in_all.take(now_ms);
         }
         match &said.event {
-            Event::There(name) => Telling::Again {
+            Event::There(name) => EventAction::Again {
                 name: Arc::clone(name),
                 count: said.count,
             },
             Event::None | Event::Asked => {
                 (said.event, said.count) = (Event::Asked, 1);
-                Telling::New
+                EventAction::New
             }
         }
     }
@@ -232,30 +232,30 @@ mod tests {
     fn an_object_that_was_made_anew_has_warnings_of_its_own() {
         let mut warnings = Warnings::default();
         let (first, second) = (key("a"), key("a"));
-        assert_eq!(warnings.say((&first, "u"), "One", 0), Telling::New);
+        assert_eq!(warnings.say((&first, "u"), "One", 0), EventAction::New);
         warnings.told(&first, "One", Some("e".into()));
-        assert_ne!(warnings.say((&first, "u"), "One", 1), Telling::New);
-        assert_eq!(warnings.say((&second, "v"), "One", 2), Telling::New);
+        assert_ne!(warnings.say((&first, "u"), "One", 1), EventAction::New);
+        assert_eq!(warnings.say((&second, "v"), "One", 2), EventAction::New);
     }
 
     #[test]
     fn counts_repeated_warnings() {
         let mut warnings = Warnings::default();
-        assert_eq!(warnings.say((&key("a"), "u"), "One", 0), Telling::New);
+        assert_eq!(warnings.say((&key("a"), "u"), "One", 0), EventAction::New);
         warnings.told(&key("a"), "One", Some("a.1".into()));
         assert_eq!(
             warnings.say((&key("a"), "u"), "One", 1),
-            Telling::Again {
+            EventAction::Again {
                 name: "a.1".into(),
                 count: 2
             }
         );
-        assert_eq!(warnings.say((&key("a"), "u"), "Two", 2), Telling::New);
-        assert_eq!(warnings.say((&key("b"), "u"), "One", 3), Telling::New);
+        assert_eq!(warnings.say((&key("a"), "u"), "Two", 2), EventAction::New);
+        assert_eq!(warnings.say((&key("b"), "u"), "One", 3), EventAction::New);
         warnings.told(&key("a"), "One", None);
         assert_eq!(
             warnings.say((&key("a"), "u"), "One", 4),
-            Telling::New,
+            EventAction::New,
             "the Event was gone"
         );
     }
@@ -263,17 +263,17 @@ mod tests {
     #[test]
     fn a_repeat_during_its_events_creation_makes_no_second_event() {
         let mut warnings = Warnings::default();
-        assert_eq!(warnings.say((&key("a"), "u"), "One", 0), Telling::New);
-        assert_eq!(warnings.say((&key("a"), "u"), "One", 2), Telling::Nothing);
+        assert_eq!(warnings.say((&key("a"), "u"), "One", 0), EventAction::New);
+        assert_eq!(warnings.say((&key("a"), "u"), "One", 2), EventAction::Nothing);
         assert_eq!(
             warnings.say((&key("a"), "u"), "Two", 2),
-            Telling::New,
+            EventAction::New,
             "another reason is another Event"
         );
         warnings.told(&key("a"), "One", Some("a.1".into()));
         assert_eq!(
             warnings.say((&key("a"), "u"), "One", 3),
-            Telling::Again {
+            EventAction::Again {
                 name: "a.1".into(),
                 count: 3
             }
@@ -281,7 +281,7 @@ mod tests {
         warnings.told(&key("a"), "Two", None);
         assert_eq!(
             warnings.say((&key("a"), "u"), "Two", 4),
-            Telling::New,
+            EventAction::New,
             "it could not be made"
         );
     }
@@ -294,7 +294,7 @@ mod tests {
         let counts: Vec<u32> = (1..100)
             .filter_map(
                 |second| match warnings.say((&key("a"), "u"), "One", second * 10_000) {
-                    Telling::Again { count, .. } => Some(count),
+                    EventAction::Again { count, .. } => Some(count),
                     _ => None,
                 },
             )
@@ -311,7 +311,7 @@ mod tests {
         let mut warnings = Warnings::default();
         let told = |warnings: &mut Warnings, from: usize, now: u64| {
             (from..from + 100)
-                .filter(|n| warnings.say((&key(&n.to_string()), "u"), "One", now) == Telling::New)
+                .filter(|n| warnings.say((&key(&n.to_string()), "u"), "One", now) == EventAction::New)
                 .count()
         };
         assert_eq!(told(&mut warnings, 0, MINUTE), 25);
@@ -326,8 +326,8 @@ mod tests {
         }
         let policy = ObjectRef::local("v", KIND, None, "p");
         let policy = Key::new(&"p".into(), &policy);
-        assert_eq!(warnings.say((&policy, "u"), "One", 0), Telling::New);
-        assert_eq!(warnings.say((&key("z"), "u"), "One", 0), Telling::Nothing);
+        assert_eq!(warnings.say((&policy, "u"), "One", 0), EventAction::New);
+        assert_eq!(warnings.say((&key("z"), "u"), "One", 0), EventAction::Nothing);
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
         warnings.told(&key("a"), "One", Some("a.1".into()));
         assert_eq!(
             warnings.say((&key("a"), "u"), "One", 60 * MINUTE),
-            Telling::New
+            EventAction::New
         );
         warnings.say((&key("b"), "u"), "One", 200 * MINUTE);
         assert_eq!(warnings.primaries.len(), 1);

@@ -16,7 +16,7 @@ use transom_core::pattern::template::TemplateNames;
 use transom_core::pattern::{Pattern, TemplateData};
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::desired::{Desired, Elements, Field, Fields};
-use transom_core::plan::{Step, TimeAdded, Wanting, plan};
+use transom_core::plan::{Step, TimeAdded, PlanInput, plan};
 use transom_core::policy::{check, manifest};
 use transom_core::projection::Declared;
 use transom_core::projection::path::Path;
@@ -172,7 +172,7 @@ proptest! {
         let fields = vec![(Path::parse("spec.taints").unwrap(), Field::Elements(elements))];
         let desired = Desired::Fields(Fields { object: object.reference.clone(), fields });
         let (of, agent) = (Key::new(&policy.name, &object.reference), AgentFacts::new("local-cluster", None));
-        let wanting = Wanting {
+        let wanting = PlanInput {
             policy: &policy,
             key: &of,
             data: TemplateData { object: &object, agent: &agent },

@@ -21,7 +21,7 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention, Contentions};
 use transom_core::plan::desired::{Desired, HoleContent, KeyContent, Whole};
 use transom_core::plan::prune::{self, PruneCandidate, Undesired};
-use transom_core::plan::{self, Claimed, Other, Plan, Step, TimeAdded, Wanting};
+use transom_core::plan::{self, TargetState, Other, Plan, Step, TimeAdded, PlanInput};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::Rounds;
@@ -226,7 +226,7 @@ fn secrets() {
             inputs: "sha256:inputs".to_owned(),
             component: "sha256:component".to_owned(),
         };
-        let wanting = Wanting {
+        let wanting = PlanInput {
             policy: &policy(given),
             key: &key("demo"),
             data: TemplateData {
@@ -234,7 +234,7 @@ fn secrets() {
                 agent: &agent,
             },
             primary: &primary,
-            targets: &[Claimed {
+            targets: &[TargetState {
                 object: target("demo"),
                 existing: existing.clone().map(Arc::new),
                 ownership: claim(&given["claim"]),

@@ -1,7 +1,7 @@
 //! What a guest reads of managed clusters and of sets of them.
 
 use super::selector::LabelSelector;
-use super::{Metadata, Said};
+use super::{Metadata, ObservedCondition};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct ManagedClusterSpec {
 #[serde(default, rename_all = "camelCase")]
 pub struct ManagedClusterStatus {
     /// Its conditions.
-    pub conditions: Vec<Said>,
+    pub conditions: Vec<ObservedCondition>,
     /// What the cluster says about itself.
     pub cluster_claims: Vec<Claim>,
 }
@@ -52,8 +52,8 @@ pub struct Claim {
 
 impl ManagedCluster {
     /// The condition of a type.
-    pub fn condition(&self, kind: &str) -> Option<&Said> {
-        Said::find(&self.status.conditions, kind)
+    pub fn condition(&self, kind: &str) -> Option<&ObservedCondition> {
+        ObservedCondition::find(&self.status.conditions, kind)
     }
 
     /// Whether the hub accepts it.

@@ -59,7 +59,7 @@ pub(crate) struct ReadObject {
 #[derive(Default)]
 pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
-    only_asked: bool,
+    dry_run: bool,
     holds: Holds,
 }
 
@@ -76,12 +76,12 @@ enum Holds {
 }
 
 impl Accounts {
-    /// Keeps accounts; `only_asked` for an agent that writes nothing and publishes nothing, not for one whose clusters
+    /// Keeps accounts; `dry_run` for an agent that writes nothing and publishes nothing, not for one whose clusters
     /// refuse what it writes.
-    pub(crate) fn kept(only_asked: bool) -> Self {
+    pub(crate) fn kept(dry_run: bool) -> Self {
         Self {
             kept: Some(Mutex::default()),
-            only_asked,
+            dry_run,
             holds: Holds::Steps,
         }
     }
@@ -103,8 +103,8 @@ impl Accounts {
     }
 
     /// Whether the agent does not even try to write.
-    pub(crate) fn are_only_asked(&self) -> bool {
-        self.only_asked
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 
     /// Starts the account of a reconcile anew.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use transom_core::contract::{Change, TriggerVerdict};
 use transom_core::failure::Failure;
 use transom_core::report::{self, Reconcile};
-use transom_core::share::often::PutOff;
+use transom_core::share::reconcile_limit::Throttled;
 use transom_core::trigger::{self, PredicateResult};
 use transom_core::work::{Cause, Key, WorkItem};
 
@@ -112,7 +112,7 @@ impl Controller {
         loaded: &Arc<LoadedPolicy>,
         key: Key,
         request: Request,
-        off: PutOff,
+        off: Throttled,
     ) {
         let left = off.until_seconds.saturating_sub(self.clock.now_seconds());
         let after = Duration::from_secs(left.max(1).unsigned_abs());
@@ -140,7 +140,7 @@ mod tests {
     use crate::controller::Clock;
     use crate::controller::queue::{Queued, Request};
     use tokio::time::Instant;
-    use transom_core::share::often::MAX_RECONCILES;
+    use transom_core::share::reconcile_limit::MAX_RECONCILES;
     use transom_core::work::Cause;
 
     const POLICY: &str = "external-managed-kubeconfig";

@@ -12,7 +12,7 @@ use transom_core::fingerprint;
 use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, brake};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, write_limit};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
@@ -70,7 +70,7 @@ impl Controller {
     /// Before a step that cannot be undone: asks the API server whether an object exists that the guest was not shown.
     /// Watches of different kinds lag independently: works may be known before the add-ons that have to go first.
     async fn nothing_missed(&self, ends: bool, touched: &Touched) -> Result<(), Failure> {
-        if !ends || self.accounts.are_only_asked() {
+        if !ends || self.accounts.is_dry_run() {
             return Ok(());
         }
         let unseen = |object: &ObjectRef| {
@@ -129,7 +129,7 @@ impl Controller {
             // primary meanwhile, and its state may look as it did before the write: reconcile again.
             touched.last_seen = left.map(Arc::from);
             let unknown = touched.last_seen.is_none() && outcome.failure().is_none();
-            if unknown && !self.accounts.are_only_asked() {
+            if unknown && !self.accounts.is_dry_run() {
                 let cause = Queued::Reconcile(Cause::Undecided);
                 self.queues.push(key, cause);
             }
@@ -151,7 +151,7 @@ impl Controller {
         if let Some(overlay) = &self.trial {
             overlay.keep(&plan.steps);
         }
-        if self.accounts.are_only_asked() {
+        if self.accounts.is_dry_run() {
             return account::as_if_done(&plan.steps);
         }
         let within = self.within_limits(admitted, &plan, &before);
@@ -167,7 +167,7 @@ impl Controller {
             }
         };
         let now_seconds = self.clock.now_seconds();
-        let brake::PermittedPlan { plan, stopped } =
+        let write_limit::PermittedPlan { plan, stopped } =
             self.memory.lock().brake.admit(key, plan, now_seconds);
         touched.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
         let steps = plan.steps.clone();

@@ -146,12 +146,12 @@ impl Connections {
     /// Notices when a changed object is one of the `FleetPolicy` objects that policies come from.
     pub(crate) fn policy_changed(&self, object: &ObjectRef) {
         if (&*object.api_version, &*object.kind) == (transom_api::API_VERSION, transom_api::KIND) {
-            self.policies_came(&object.cluster);
+            self.mark_policies_changed(&object.cluster);
         }
     }
 
     /// Records that policies may have changed, when they come from this connection.
-    pub(crate) fn policies_came(&self, name: &str) {
+    pub(crate) fn mark_policies_changed(&self, name: &str) {
         if self.policy_objects && name == LOCAL {
             self.policies_changed.store(true, Ordering::Release);
         }

@@ -10,7 +10,7 @@ use transom_core::failure::Failure;
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::desired::Open;
 use transom_core::plan::fleet::Writes;
-use transom_core::plan::{self, Wanting};
+use transom_core::plan::{self, PlanInput};
 use transom_core::rollout::expected::{Expecting, PlanQuestion, planned};
 
 impl Controller {
@@ -34,7 +34,7 @@ impl Controller {
         &self,
         admitted: &Admitted,
         observed: &ObservedState,
-        wanting: &Wanting<'_>,
+        wanting: &PlanInput<'_>,
         writes: &LazyCell<Writes, impl FnOnce() -> Writes>,
     ) -> Result<(), Failure> {
         if observed.moved {
@@ -77,14 +77,14 @@ impl Controller {
         &self,
         admitted: &Admitted,
         observed: &ObservedState,
-        wanting: &Wanting<'_>,
+        wanting: &PlanInput<'_>,
         now_seconds: i64,
     ) -> Option<u32> {
         let answered = self.ask(admitted, observed, now_seconds).ok()?;
         let lowering = self.lowering(admitted, observed, now_seconds);
         let desired = answered.answer.lower(&lowering).ok()?;
         let open = Open::of(&desired);
-        let wanting = Wanting {
+        let wanting = PlanInput {
             now_seconds,
             ..wanting.clone()
         };

@@ -247,7 +247,7 @@ impl Controller {
         }
         // `Unlocated` is part of the agent's start and is not published.
         let is_news = gone || report.end != End::Ended(Class::Unlocated);
-        if is_news && !self.accounts.are_only_asked() {
+        if is_news && !self.accounts.is_dry_run() {
             self.publish_primary(key, report, uid);
         }
     }

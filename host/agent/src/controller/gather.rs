@@ -21,7 +21,7 @@ use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{PruneCandidate, Undesired};
-use transom_core::plan::{Claimed, Other, Step, TimeAdded};
+use transom_core::plan::{TargetState, Other, Step, TimeAdded};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{NextRound, Rounds};
 use transom_core::rollout::expected;
@@ -47,7 +47,7 @@ pub(super) struct ObservedState {
     pub(super) primary: Arc<Object>,
     pub(super) view: Primary,
     /// The objects that the policy may make, each as it is.
-    pub(super) targets: Vec<Claimed>,
+    pub(super) targets: Vec<TargetState>,
     /// The one of these that every answer makes, if there is one.
     pub(super) certain: Option<ObjectRef>,
     /// The objects that others made and that the policy may write, each as it is.
@@ -308,9 +308,9 @@ impl Reader<'_> {
         &mut self,
         primary: &Object,
         found: &[Found],
-        mut targets: Vec<Claimed>,
+        mut targets: Vec<TargetState>,
         others: &[ObjectRef],
-    ) -> Result<(Vec<Claimed>, Vec<Other>, bool), Failure> {
+    ) -> Result<(Vec<TargetState>, Vec<Other>, bool), Failure> {
         for one in &mut targets {
             if one.existing.is_none() && shown(found, &one.object).is_some() {
                 return Err(gone_since(&one.object));

@@ -16,18 +16,18 @@ use std::sync::Arc;
 use transom_core::contract::decide::FailedWrite;
 use transom_core::dependencies::{DependencyIndex, Outputs};
 use transom_core::digest::Digest;
-use transom_core::inputs::seen::{Fingerprints, Meaning, Observed, Seen};
+use transom_core::inputs::seen::{Fingerprints, WakeDecision, Observed, Seen};
 use transom_core::inputs::sets::Sets;
 use transom_core::inputs::sightings::Sightings;
 use transom_core::metrics::{self, CopyAttempt, CountedAttempt};
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, OwnershipIndex};
-use transom_core::plan::brake::Brake;
+use transom_core::plan::write_limit::WriteLimiter;
 use transom_core::plan::contention::Contentions;
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
-use transom_core::share::often::Often;
+use transom_core::share::reconcile_limit::ReconcileLimiter;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
 pub(crate) use writes::written;
@@ -67,9 +67,9 @@ pub(crate) struct Memory {
     /// How often other writers overwrote what a policy wrote.
     pub(crate) contentions: Arc<Contentions>,
     /// The writes of the last minute, to limit them.
-    pub(crate) brake: Brake,
+    pub(crate) brake: WriteLimiter,
     /// How often each primary was reconciled in the last minute.
-    pub(crate) often: Often,
+    pub(crate) often: ReconcileLimiter,
     /// Which key is writing an object now, and what a watch last reported of the object since then.
     writing: HashMap<ObjectRef, (Key, Option<Option<Digest>>)>,
     /// The objects that were written, and the policies that wrote them; `None` unless a command records them.
@@ -150,16 +150,16 @@ impl Memory {
                     let sightings = &mut self.sightings;
                     seen.observe(observed, &mut fingerprints, sightings, now_seconds)
                 }
-                None => Meaning::Wakes,
+                None => WakeDecision::Wakes,
             };
             match meaning {
-                Meaning::Wakes
+                WakeDecision::Wakes
                     if self.is_writing(&key, object, || fingerprints.whole(observed)) => {}
-                Meaning::Wakes => concerned.keys.push(key),
-                Meaning::Moves => concerned
+                WakeDecision::Wakes => concerned.keys.push(key),
+                WakeDecision::Moves => concerned
                     .moved
                     .extend(self.expires(&key).map(|at| (key, at))),
-                Meaning::Nothing => {}
+                WakeDecision::Nothing => {}
             }
         }
         let of_sets = self.sets.concerned(object, observed).into_iter();

@@ -12,7 +12,7 @@ use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
-use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, Wanting, finalizer, remove};
+use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, PlanInput, finalizer, remove};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
@@ -166,7 +166,7 @@ impl Controller {
         let (digest, component) = (&touched.reconcile.inputs, &revision.decide.digest);
         let digest = digest.as_deref().unwrap_or_default();
         let stamp = Stamp::of(&admitted.work.key, touched.source(), digest, component);
-        let wanting = Wanting {
+        let wanting = PlanInput {
             targets: &observed.targets,
             others: &observed.others,
             time_added: observed.time_added,
@@ -209,7 +209,7 @@ impl Controller {
     /// What is planned of all that is desired, and what it waits for.
     fn feasible(
         &self,
-        (wanting, desired): (&Wanting<'_>, Vec<Desired<'_>>),
+        (wanting, desired): (&PlanInput<'_>, Vec<Desired<'_>>),
         answered: Option<Failure>,
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
@@ -262,7 +262,7 @@ impl Controller {
         let source = SourceRef::of(primary, "");
         let stamp = Stamp::of(&admitted.work.key, source, "", "");
         let now_seconds = self.clock.now_seconds();
-        let wanting = Wanting {
+        let wanting = PlanInput {
             time_added: TimeAdded::SetByUs(now_seconds),
             ..self.wanting(admitted, primary, &stamp)
         };
@@ -276,8 +276,8 @@ impl Controller {
         admitted: &'a Admitted,
         primary: &'a Object,
         stamp: &'a Stamp,
-    ) -> Wanting<'a> {
-        Wanting {
+    ) -> PlanInput<'a> {
+        PlanInput {
             policy: &admitted.loaded.revision.policy,
             key: &admitted.work.key,
             data: self.template_data(primary),

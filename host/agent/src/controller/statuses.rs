@@ -172,7 +172,7 @@ impl Controller {
 
     /// Publishes the status of each of these policies whose status changed.
     fn publish_those(&self, wanted: impl Fn(&str) -> bool) {
-        if !self.works() || self.accounts.are_only_asked() {
+        if !self.works() || self.accounts.is_dry_run() {
             return;
         }
         let mut policies = self.statuses.lock();

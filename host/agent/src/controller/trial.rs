@@ -51,9 +51,9 @@ const ASKED_AGAIN: usize = 500;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The agent of a trial, which stops when the trial ends, early or not.
-struct Shadow(Arc<Controller>);
+struct TrialController(Arc<Controller>);
 
-impl Drop for Shadow {
+impl Drop for TrialController {
     fn drop(&mut self) {
         self.0.stop();
     }
@@ -75,7 +75,7 @@ impl Controller {
             let failed = Trial::failed(&policy.name, failure.reason, &failure.message);
             return (failed, None);
         }
-        let shadow = Shadow(Arc::new(self.shadow(&policy.name)));
+        let shadow = TrialController(Arc::new(self.shadow(&policy.name)));
         // A suspension is no part of a revision: what it would do without it counts.
         let revision = Arc::new(Revision {
             policy: Policy {

@@ -55,7 +55,7 @@ impl Controller {
         }
         self.retry_awaiting(name);
         self.statuses.changed();
-        self.connections.policies_came(name);
+        self.connections.mark_policies_changed(name);
     }
 
     /// The queues of the policies that name a cluster.
@@ -219,7 +219,7 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     }
     // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
     let changes = cluster.changes();
-    controller.connections.components_came(&name);
+    controller.connections.mark_components_changed(&name);
     controller.find_outputs(&*cluster);
     match away {
         true => controller.connected(&name),

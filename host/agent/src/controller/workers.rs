@@ -42,7 +42,7 @@ impl Controller {
             FEWEST_AT_ONCE
         };
         let places = (*CORES).max(fewest);
-        if self.trial.is_none() && !self.ends && !self.accounts.are_only_asked() {
+        if self.trial.is_none() && !self.ends && !self.accounts.is_dry_run() {
             let (controller, queue) = (Arc::downgrade(self), Arc::downgrade(&queue));
             drop(tokio::spawn(Self::follow_deselected(controller, queue)));
         }

@@ -3,7 +3,7 @@
 use crate::controller::Clock;
 use crate::policies::cases::PassedCases;
 use crate::policies::images::Images;
-use crate::policies::kept::{Asker, KeptComponents, NoRoom};
+use crate::policies::kept::{ComponentRequest, KeptComponents, NoRoom};
 use crate::policies::load::Inputs;
 use crate::policies::revisions::Revisions;
 use crate::policies::verify;
@@ -95,7 +95,7 @@ impl Components {
     }
 
     /// Whether a component has to be pulled from a registry now.
-    pub(super) fn must_pull(&self, component: &Location, asker: Asker<'_>) -> bool {
+    pub(super) fn must_pull(&self, component: &Location, asker: ComponentRequest<'_>) -> bool {
         component.image().is_some() && self.allow(component) && !self.kept.has(component, asker)
     }
 

@@ -38,7 +38,7 @@ const EVIDENCE_BYTES: u64 = 512 << 10;
 
 /// Who names a component, and which digest it demands of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asker<'a> {
+pub(super) struct ComponentRequest<'a> {
     /// The name of the policy.
     pub(super) policy: &'a str,
     /// The uid of the policy, if it is an object: only then is a ConfigMap known to lie in the same cluster.
@@ -148,7 +148,7 @@ impl KeptComponents {
     }
 
     /// What was loaded from a place.
-    pub(super) fn record(&self, component: &Location, asker: Asker<'_>) -> Option<LoadRecord> {
+    pub(super) fn record(&self, component: &Location, asker: ComponentRequest<'_>) -> Option<LoadRecord> {
         let key = key(component, asker)?;
         let known = || {
             let known = self.known.locked();
@@ -167,8 +167,8 @@ impl KeptComponents {
     }
 
     /// The record for the demanded digest, else the one for no demand; `None` if it has another digest.
-    fn fitting(&self, component: &Location, asker: Asker<'_>) -> Option<LoadRecord> {
-        let any = Asker {
+    fn fitting(&self, component: &Location, asker: ComponentRequest<'_>) -> Option<LoadRecord> {
+        let any = ComponentRequest {
             digest: None,
             ..asker
         };
@@ -179,7 +179,7 @@ impl KeptComponents {
     }
 
     /// Whether the bytes were loaded from a place and are still there; they may be damaged.
-    pub(super) fn has(&self, component: &Location, asker: Asker<'_>) -> bool {
+    pub(super) fn has(&self, component: &Location, asker: ComponentRequest<'_>) -> bool {
         let Some(record) = self.fitting(component, asker) else {
             return false;
         };
@@ -193,7 +193,7 @@ impl KeptComponents {
 
     /// The bytes that were loaded from a place, if they have the demanded digest, and what was kept for verifying them.
     /// Reads files.
-    pub(super) fn find(&self, component: &Location, asker: Asker<'_>) -> Option<HeldComponent> {
+    pub(super) fn find(&self, component: &Location, asker: ComponentRequest<'_>) -> Option<HeldComponent> {
         let record = self.fitting(component, asker)?;
         let (name, folder) = (name(&record.digest), self.components.as_ref()?);
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
@@ -213,7 +213,7 @@ impl KeptComponents {
     }
 
     /// What verified a component for a policy, or else for another one: each load checks it against its own demand.
-    fn evidence(&self, digest: &str, component: &Location, asker: Asker<'_>) -> Option<Evidence> {
+    fn evidence(&self, digest: &str, component: &Location, asker: ComponentRequest<'_>) -> Option<Evidence> {
         let folder = self.evidence.as_ref()?;
         evidence_names(digest, component, asker).find_map(|name| {
             let text = folder.read(&name, EVIDENCE_BYTES).ok()?;
@@ -228,7 +228,7 @@ impl KeptComponents {
     }
 
     /// Whether the component with a digest was loaded from this place.
-    fn is_from(&self, component: &Location, asker: Asker<'_>, digest: &str) -> bool {
+    fn is_from(&self, component: &Location, asker: ComponentRequest<'_>, digest: &str) -> bool {
         let at = || {
             let (folder, origin) = (self.origins.as_ref()?, origin(component, asker)?);
             let name = beside(digest, &origin);
@@ -238,7 +238,7 @@ impl KeptComponents {
         };
         // Earlier versions of the agent wrote only the record.
         let is_recorded = || {
-            let demands = Asker {
+            let demands = ComponentRequest {
                 digest: Some(digest),
                 ..asker
             };
@@ -248,7 +248,7 @@ impl KeptComponents {
     }
 
     /// Whether the component with a digest was loaded from a place and is still there; it may be damaged.
-    pub(super) fn has_from(&self, component: &Location, asker: Asker<'_>, digest: &str) -> bool {
+    pub(super) fn has_from(&self, component: &Location, asker: ComponentRequest<'_>, digest: &str) -> bool {
         self.has_digest(digest) && self.is_from(component, asker, digest)
     }
 
@@ -257,7 +257,7 @@ impl KeptComponents {
     pub(super) fn by_digest(
         &self,
         component: &Location,
-        asker: Asker<'_>,
+        asker: ComponentRequest<'_>,
         digest: &str,
     ) -> Option<HeldComponent> {
         let (name, folder) = (name(digest), self.components.as_ref()?);
@@ -307,7 +307,7 @@ mod tests {
         Location::parse(text, &Base::Nowhere).unwrap()
     }
 
-    const ANY: Asker<'_> = Asker {
+    const ANY: ComponentRequest<'_> = ComponentRequest {
         policy: "a",
         uid: None,
         digest: None,
@@ -374,7 +374,7 @@ mod tests {
         );
         kept.keep(&tag, ANY, &first, Some("sha256:1"), None)
             .unwrap();
-        let pinned = Asker {
+        let pinned = ComponentRequest {
             digest: Some(&moved.digest),
             ..ANY
         };
@@ -383,7 +383,7 @@ mod tests {
             .unwrap();
         kept.keep(&tag, ANY, &moved, Some("sha256:2"), None)
             .unwrap();
-        let same = Asker {
+        let same = ComponentRequest {
             digest: Some(&first.digest),
             ..ANY
         };
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!(kept.find(&tag, ANY).unwrap().bytes, b"one");
         assert_eq!(kept.find(&tag, pinned).unwrap().bytes, b"two");
         // Other bytes than the demanded ones are not recorded as those.
-        let other = Asker {
+        let other = ComponentRequest {
             digest: Some("sha256:0"),
             ..ANY
         };
@@ -411,7 +411,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let component = location("configmap:transom/a/k");
-        let of = |uid| Asker { uid, ..ANY };
+        let of = |uid| ComponentRequest { uid, ..ANY };
         for uid in [Some("one"), None] {
             kept.keep(&component, of(uid), &artifact(b"x"), None, None)
                 .unwrap();
@@ -429,7 +429,7 @@ mod tests {
     fn what_verifies_a_component_is_kept_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptComponents::new(Some(&folder.path().join("components")));
-        let signed = |uid| Asker {
+        let signed = |uid| ComponentRequest {
             uid: Some(uid),
             signed: true,
             ..ANY
@@ -524,7 +524,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("components");
         let kept = small(&root, 10);
-        let by = |policy| Asker { policy, ..ANY };
+        let by = |policy| ComponentRequest { policy, ..ANY };
         let (used, padded) = (artifact(b"1234"), artifact(b"123456789"));
         kept.keep_digest(&place(), by("good"), &used, None).unwrap();
         // It is by far the oldest, and stays.
@@ -571,7 +571,7 @@ mod tests {
             ..KeptComponents::new(Some(&root))
         };
         let keep = |policy: &str, bytes: usize| {
-            let by = Asker {
+            let by = ComponentRequest {
                 policy,
                 signed: true,
                 ..ANY
@@ -660,7 +660,7 @@ mod tests {
     fn a_digest_stands_for_a_component_only_where_that_was_loaded_from() {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptComponents::new(Some(&folder.path().join("components")));
-        let of = |uid| Asker {
+        let of = |uid| ComponentRequest {
             uid: Some(uid),
             ..ANY
         };
@@ -708,7 +708,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = KeptComponents::new(Some(&folder.path().join("components")));
         let at = location("oci:registry.example/a:v1");
-        let by = |policy| Asker {
+        let by = |policy| ComponentRequest {
             policy,
             signed: true,
             ..ANY
@@ -733,7 +733,7 @@ mod tests {
         keep("strong", &strong);
         // A policy that has loaded nothing yet is given what another one has: it is checked against its own demand.
         assert_eq!(found("weak"), Some(strong.clone()));
-        let anew = Asker {
+        let anew = ComponentRequest {
             uid: Some("made anew"),
             ..by("strong")
         };
@@ -750,7 +750,7 @@ mod tests {
         let root = folder.path().join("components");
         let kept = KeptComponents::new(Some(&root));
         let at = location("oci:registry.example/a:v1");
-        let asker = Asker {
+        let asker = ComponentRequest {
             signed: true,
             ..ANY
         };

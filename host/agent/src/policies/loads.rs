@@ -84,7 +84,7 @@ pub(super) struct Restored {
 }
 
 /// The previous revision, for a rollback. It is pulled last, after everything else was handed over.
-pub(super) struct Before {
+pub(super) struct PreviousRevision {
     pub(super) policy: Arc<str>,
     /// The active revision that it was before.
     pub(super) active: Option<Digest>,
@@ -97,7 +97,7 @@ pub(super) enum JobOutput {
     /// Its result.
     Done(Box<JobResult>),
     /// The previous revision, which nothing waited for.
-    Before(Box<Before>),
+    PreviousRevision(Box<PreviousRevision>),
     /// What it restored; its result comes later.
     Restored(Box<Restored>),
 }
@@ -107,7 +107,7 @@ enum Ran {
     Done(Box<JobResult>),
     /// The result. The job is queued again to get the previous revision.
     AllBut(Box<JobResult>, Box<Job>),
-    Before(Box<Before>),
+    PreviousRevision(Box<PreviousRevision>),
     /// The revision that was active. The job is queued again to load the newest manifest.
     Restored(Box<Restored>, Box<Job>),
     /// It is to be queued once more.
@@ -264,7 +264,7 @@ impl Loads {
                 self.queue_again(*job);
                 Some(JobOutput::Done(done))
             }
-            Ran::Before(before) => Some(JobOutput::Before(before)),
+            Ran::PreviousRevision(before) => Some(JobOutput::PreviousRevision(before)),
             Ran::Restored(restored, job) => {
                 self.queue_again(*job);
                 Some(JobOutput::Restored(restored))

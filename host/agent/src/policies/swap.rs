@@ -41,7 +41,7 @@ pub(crate) struct Swap {
     loads: Loads,
     source: PolicySource,
     /// The manifests under each name, valid or not.
-    newest: BTreeMap<Arc<str>, Newest>,
+    newest: BTreeMap<Arc<str>, ManifestState>,
     /// The last revision of each policy that could be loaded whole.
     good: BTreeMap<Arc<str>, Arc<LoadedPolicy>>,
     active: Active,
@@ -69,7 +69,7 @@ pub(crate) struct Swap {
 
 /// The manifests under one name.
 #[derive(Default)]
-struct Newest {
+struct ManifestState {
     written: Vec<Written>,
     place: PolicyPlace,
     /// The checked policy; `None` when the manifest is not valid.
@@ -199,7 +199,7 @@ impl Swap {
 
     /// What is approved of each policy that is an object or stands in one file.
     fn approvals(&self) -> BTreeMap<Arc<str>, Approval> {
-        let approval = |(name, newest): (&Arc<str>, &Newest)| {
+        let approval = |(name, newest): (&Arc<str>, &ManifestState)| {
             let [written] = newest.written.as_slice() else {
                 return None;
             };
@@ -209,7 +209,7 @@ impl Swap {
     }
 
     /// The names of the policies of which this is true.
-    fn names(&self, is_wanted: impl Fn(&Arc<str>, &Newest) -> bool) -> Vec<Arc<str>> {
+    fn names(&self, is_wanted: impl Fn(&Arc<str>, &ManifestState) -> bool) -> Vec<Arc<str>> {
         let wanted = self
             .newest
             .iter()
@@ -225,7 +225,7 @@ impl Swap {
     ) -> PolicyChanges {
         let mut changes = PolicyChanges::new();
         // An object that was made anew is another policy.
-        let is_gone = |_: &Arc<str>, newest: &Newest, now: Option<&Vec<Written>>| {
+        let is_gone = |_: &Arc<str>, newest: &ManifestState, now: Option<&Vec<Written>>| {
             now.is_none_or(|now| self.uid(now) != self.uid(&newest.written))
         };
         for name in self.names(|name, newest| is_gone(name, newest, by_name.get(name))) {
@@ -276,12 +276,12 @@ impl Swap {
         let suspends = written.iter().any(Written::suspends);
         let shadows = self.shadows(&written);
         let refusal = checked.as_ref().err().cloned();
-        let newest = Newest {
+        let newest = ManifestState {
             written,
             place,
             policy: checked.ok(),
             refusal: refusal.clone(),
-            ..Newest::default()
+            ..ManifestState::default()
         };
         self.newest.insert(Arc::clone(name), newest);
         let mut changes = PolicyChanges::new();

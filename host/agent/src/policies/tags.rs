@@ -2,7 +2,7 @@
 //! moved tag, and does not follow it. A registry that does not answer changes nothing.
 
 use crate::policies::components::Components;
-use crate::policies::kept::Asker;
+use crate::policies::kept::ComponentRequest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -141,9 +141,9 @@ async fn check_tag(
 async fn recorded(components: &Components, tag: Tag) -> Option<String> {
     let kept = components.kept().clone();
     let record = tokio::task::spawn_blocking(move || {
-        let asker = Asker {
+        let asker = ComponentRequest {
             digest: tag.digest.as_deref(),
-            ..Asker::default()
+            ..ComponentRequest::default()
         };
         kept.record(&tag.component, asker)
     });

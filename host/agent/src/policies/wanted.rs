@@ -1,6 +1,6 @@
 //! What is read to load one policy: its components, and what verifies them.
 
-use crate::policies::kept::Asker;
+use crate::policies::kept::ComponentRequest;
 use crate::policies::{Written, revisions, verify};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::policy::VerifySpec;
@@ -31,7 +31,7 @@ pub(super) struct WantedReads {
 
 /// A component of a kept revision, as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Earlier {
+pub(super) struct RecordedComponent {
     /// Its digest.
     pub(super) digest: String,
     /// The manifest by which it was pulled from a registry, where that is known.
@@ -78,10 +78,10 @@ impl WantedReads {
 
     /// What is read to restore an earlier revision with these components, which lie where they were loaded from, each
     /// as it was.
-    pub(super) fn of_earlier(&self, components: BTreeMap<Location, Earlier>) -> Self {
+    pub(super) fn of_earlier(&self, components: BTreeMap<Location, RecordedComponent>) -> Self {
         let places = components.keys().cloned();
         let manifest =
-            |(at, earlier): (&Location, &Earlier)| Some((at.clone(), earlier.manifest.clone()?));
+            |(at, earlier): (&Location, &RecordedComponent)| Some((at.clone(), earlier.manifest.clone()?));
         Self {
             companions: companions(self.verify.as_ref(), places.clone(), &self.base),
             components: places.collect(),
@@ -101,7 +101,7 @@ impl WantedReads {
                 .image()
                 .is_some_and(|image| image.digest.is_none());
             let pulled = is_tag.then(|| revisions::pulled(history, self, component));
-            let Some(Earlier { digest, manifest }) = pulled.flatten() else {
+            let Some(RecordedComponent { digest, manifest }) = pulled.flatten() else {
                 continue;
             };
             let demanded = self.digests.get(component);
@@ -127,8 +127,8 @@ impl WantedReads {
     }
 
     /// Who names a component.
-    pub(super) fn asker(&self, component: &Location) -> Asker<'_> {
-        Asker {
+    pub(super) fn asker(&self, component: &Location) -> ComponentRequest<'_> {
+        ComponentRequest {
             policy: &self.policy,
             uid: self.uid.as_deref(),
             digest: self.digests.get(component).map(String::as_str),

@@ -386,8 +386,8 @@ mod tests {
             ("6", vec![secret("made")])
         );
         // Its type changed, but the watch of its name still covers it.
-        assert_eq!(told(&cache.told_gone(OPAQUE, "6", Some("n/made"))), "");
-        assert_eq!(told(&cache.told_gone(EXACT, "7", Some("n/made"))), "-made");
+        assert_eq!(told(&cache.apply_deletion(OPAQUE, "6", Some("n/made"))), "");
+        assert_eq!(told(&cache.apply_deletion(EXACT, "7", Some("n/made"))), "-made");
     }
 
     #[test]
@@ -485,7 +485,7 @@ mod tests {
         let mut cache = cache();
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 8, "ours"));
-        assert_eq!(told(&cache.told_gone(EXACT, "9", Some("n/made"))), "-made");
+        assert_eq!(told(&cache.apply_deletion(EXACT, "9", Some("n/made"))), "-made");
         event(&mut cache, OPAQUE, item("other", 10, "x"));
         assert_eq!(told(&cache.answered(&object("made", 8, "ours"), asked)), "");
         assert_eq!(
@@ -514,8 +514,8 @@ mod tests {
             cache.find(&secret("made")),
             KnownObject::There(..)
         ));
-        cache.told_gone(OPAQUE, "9", Some("n/made"));
-        cache.told_gone(EXACT, "9", Some("n/made"));
+        cache.apply_deletion(OPAQUE, "9", Some("n/made"));
+        cache.apply_deletion(EXACT, "9", Some("n/made"));
         assert_eq!(
             (
                 cache.find(&secret("made")),
@@ -620,7 +620,7 @@ mod tests {
         );
         assert_eq!(unreadable.objects, [secret("made").into()]);
         assert_eq!(
-            told(&cache.told_gone(EXACT, "6", Some("n/made"))),
+            told(&cache.apply_deletion(EXACT, "6", Some("n/made"))),
             "!made -made"
         );
         assert_eq!(cache.unreadable(), []);

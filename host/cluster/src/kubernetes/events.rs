@@ -19,7 +19,7 @@ use transom_core::plan::{WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::warnings::{Telling, Warnings, is_worth};
+use transom_core::warnings::{EventAction, Warnings, is_worth};
 use transom_core::work::Key;
 
 /// `reportingController` of every Event.
@@ -75,8 +75,8 @@ impl Events {
             .locked()
             .say(about, reason, millis(self.start.elapsed()));
         match telling {
-            Telling::Nothing => Ok(()),
-            Telling::New => {
+            EventAction::Nothing => Ok(()),
+            EventAction::New => {
                 let name: Arc<str> = self.name(&report.primary).into();
                 let body = event(report, uid, &name, &self.instance);
                 let sent = self
@@ -86,7 +86,7 @@ impl Events {
                 self.warnings.locked().told(&key, reason, written);
                 sent
             }
-            Telling::Again { name, count } => {
+            EventAction::Again { name, count } => {
                 let series = json!({"series": {"count": count, "lastObservedTime": now()}});
                 let sent = self
                     .send(RequestVerb::Patch, &report.primary, &name, &series)

@@ -253,7 +253,7 @@ impl Follow {
                 self.forward(&version)?;
                 let key = identity.key().ok();
                 self.shared
-                    .change(|cache| cache.told_gone(self.number, &version, key.as_deref()));
+                    .change(|cache| cache.apply_deletion(self.number, &version, key.as_deref()));
                 Ok(version)
             }
             "BOOKMARK" => {

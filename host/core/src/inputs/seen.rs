@@ -45,7 +45,7 @@ pub enum Observed<'a> {
 
 /// What an observation means to a reconcile that saw the object before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum WakeDecision {
     /// It calls for another reconcile.
     Wakes,
     /// Only a time moved, which calls for one later.
@@ -232,7 +232,7 @@ impl Seen {
     ) -> bool {
         let fingerprints = &mut Fingerprints::default();
         let observed = Observed::Present(left);
-        self.observe(observed, fingerprints, sightings, now_seconds) == Meaning::Wakes
+        self.observe(observed, fingerprints, sightings, now_seconds) == WakeDecision::Wakes
     }
 
     /// What an observation means; `fingerprints` are those of the observed object. Takes in times that only moved.
@@ -242,32 +242,32 @@ impl Seen {
         fingerprints: &mut Fingerprints,
         sightings: &mut Sightings,
         now_seconds: i64,
-    ) -> Meaning {
+    ) -> WakeDecision {
         if self.pending || matches!(observed, Observed::Unreadable) && self.counts() {
-            return Meaning::Wakes;
+            return WakeDecision::Wakes;
         }
         let same = |seen: Option<Digest>, now: Option<Digest>| now.is_some() && now == seen;
         let differs = |seen| !same(seen, fingerprints.whole(observed));
         if self.content.is_some_and(differs) {
-            return Meaning::Wakes;
+            return WakeDecision::Wakes;
         }
         let differs = |seen| !same(seen, fingerprints.shared(observed));
         if self.shared.is_some_and(differs) {
-            return Meaning::Wakes;
+            return WakeDecision::Wakes;
         }
         let differs = |(fields, seen): &(Arc<[Path]>, _)| {
             let now = observed.object();
             *seen != now.map(|object| fingerprint::of_fields(fields, object))
         };
         if self.fields.iter().chain(&self.data).any(differs) {
-            return Meaning::Wakes;
+            return WakeDecision::Wakes;
         }
         let there = observed.living().is_some();
         if self.presence.is_some_and(|seen| seen != there) {
-            return Meaning::Wakes;
+            return WakeDecision::Wakes;
         }
         let object = observed.object();
-        let mut meaning = Meaning::Nothing;
+        let mut meaning = WakeDecision::Nothing;
         let told = self.ages.iter_mut().map(|(age, seen)| {
             let now = Freshness::of(object, age, now_seconds);
             (seen, now.ok())
@@ -280,11 +280,11 @@ impl Seen {
             match now {
                 Some(now) if !now.is_news(*seen) => {
                     if now != *seen {
-                        meaning = Meaning::Moves;
+                        meaning = WakeDecision::Moves;
                     }
                     *seen = now;
                 }
-                _ => return Meaning::Wakes,
+                _ => return WakeDecision::Wakes,
             }
         }
         meaning
@@ -337,7 +337,7 @@ mod tests {
         })
     }
 
-    fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> Meaning {
+    fn meaning(seen: &mut Seen, observed: Observed<'_>, now_seconds: i64) -> WakeDecision {
         let sightings = &mut Sightings::default();
         seen.observe(
             observed,
@@ -359,13 +359,13 @@ mod tests {
         };
         let mut seen = Seen::shared(Some(&role("one", "a")));
         for (now, expected) in [
-            (role("two", "a"), Meaning::Nothing),
-            (role("one", "b"), Meaning::Wakes),
+            (role("two", "a"), WakeDecision::Nothing),
+            (role("one", "b"), WakeDecision::Wakes),
         ] {
             let there = Observed::Present(&now);
             assert_eq!(meaning(&mut seen, there, 0), expected);
         }
-        assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
+        assert_eq!(meaning(&mut seen, Observed::Gone, 0), WakeDecision::Wakes);
     }
 
     #[test]
@@ -374,9 +374,9 @@ mod tests {
         let mut seen = Seen::presence(None);
         seen.written(Some((&now, fingerprint::of(&now))));
         for (observed, expected) in [
-            (Observed::Present(&now), Meaning::Nothing),
-            (Observed::Present(&other), Meaning::Nothing),
-            (Observed::Gone, Meaning::Wakes),
+            (Observed::Present(&now), WakeDecision::Nothing),
+            (Observed::Present(&other), WakeDecision::Nothing),
+            (Observed::Gone, WakeDecision::Wakes),
         ] {
             assert_eq!(meaning(&mut seen, observed, 0), expected, "{observed:?}");
         }
@@ -384,7 +384,7 @@ mod tests {
         seen.written(None);
         assert_eq!(
             meaning(&mut seen, Observed::Present(&now), 0),
-            Meaning::Wakes
+            WakeDecision::Wakes
         );
     }
 
@@ -424,8 +424,8 @@ mod tests {
         seen.written(Some((&now, fingerprint::of(&now))));
         let beat = lease("1970-01-01T00:00:20Z");
         let there = Observed::Present(&beat);
-        assert_eq!(meaning(&mut seen, there, 20), Meaning::Wakes);
-        assert_eq!(meaning(&mut seen, there, 20), Meaning::Wakes);
+        assert_eq!(meaning(&mut seen, there, 20), WakeDecision::Wakes);
+        assert_eq!(meaning(&mut seen, there, 20), WakeDecision::Wakes);
     }
 
     #[test]
@@ -453,49 +453,49 @@ mod tests {
         for (now, expected) in [
             (
                 addon("1", "True", "False", json!({"a.b/c-1": "x", "beat": "2"})),
-                Meaning::Nothing,
+                WakeDecision::Nothing,
             ),
             (
                 addon("2", "True", "True", json!({"a.b/c-1": "x"})),
-                Meaning::Wakes,
+                WakeDecision::Wakes,
             ),
             (
                 addon("1", "False", "True", json!({"a.b/c-1": "x"})),
-                Meaning::Wakes,
+                WakeDecision::Wakes,
             ),
             (
                 addon("1", "True", "True", json!({"a.b/c-1": "y"})),
-                Meaning::Wakes,
+                WakeDecision::Wakes,
             ),
             (
                 addon("1", "True", "True", json!({"a.b/c-1": "x", "a.b/c-2": "y"})),
-                Meaning::Wakes,
+                WakeDecision::Wakes,
             ),
-            (addon("1", "True", "True", json!({})), Meaning::Wakes),
-            (dying, Meaning::Wakes),
-            (again, Meaning::Wakes),
+            (addon("1", "True", "True", json!({})), WakeDecision::Wakes),
+            (dying, WakeDecision::Wakes),
+            (again, WakeDecision::Wakes),
         ] {
             let there = Observed::Present(&now);
             assert_eq!(meaning(&mut seen, there, 0), expected, "{}", now.body);
         }
-        assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
+        assert_eq!(meaning(&mut seen, Observed::Gone, 0), WakeDecision::Wakes);
         // What the policy wrote itself is no news, and what others wrote since is.
         let after = addon("2", "True", "True", json!({}));
         seen.written(Some((&after, fingerprint::of(&after))));
         let beats = addon("2", "True", "False", json!({}));
-        for (now, expected) in [(&beats, Meaning::Nothing), (&before, Meaning::Wakes)] {
+        for (now, expected) in [(&beats, WakeDecision::Nothing), (&before, WakeDecision::Wakes)] {
             assert_eq!(meaning(&mut seen, Observed::Present(now), 0), expected);
         }
         seen.written(None);
         assert_eq!(
             meaning(&mut seen, Observed::Present(&after), 0),
-            Meaning::Wakes
+            WakeDecision::Wakes
         );
         let mut absent = Seen::fields(&fields, None);
-        assert_eq!(meaning(&mut absent, Observed::Gone, 0), Meaning::Nothing);
+        assert_eq!(meaning(&mut absent, Observed::Gone, 0), WakeDecision::Nothing);
         assert_eq!(
             meaning(&mut absent, Observed::Present(&after), 0),
-            Meaning::Wakes
+            WakeDecision::Wakes
         );
     }
 
@@ -523,27 +523,27 @@ mod tests {
             let need = need(form, Wake::Change);
             let mut seen = of(&need, Some(&before), 0);
             for (now, expected) in [
-                (secret("1", "2"), Meaning::Nothing),
-                (secret("2", "1"), Meaning::Wakes),
-                (dying.clone(), Meaning::Wakes),
+                (secret("1", "2"), WakeDecision::Nothing),
+                (secret("2", "1"), WakeDecision::Wakes),
+                (dying.clone(), WakeDecision::Wakes),
             ] {
                 let there = Observed::Present(&now);
                 assert_eq!(meaning(&mut seen, there, 0), expected, "{}", now.body);
             }
-            assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Wakes);
+            assert_eq!(meaning(&mut seen, Observed::Gone, 0), WakeDecision::Wakes);
             // Two needs for different keys of one Secret, and the same need again.
             let other = Form::Secret(vec!["other".to_owned()]);
             seen.add(of(&self::need(other, Wake::Change), Some(&before), 0));
             let now = secret("1", "2");
             assert_eq!(
                 meaning(&mut seen, Observed::Present(&now), 0),
-                Meaning::Wakes
+                WakeDecision::Wakes
             );
             seen.add(of(&need, Some(&secret("2", "1")), 0));
             let now = secret("2", "1");
             assert_eq!(
                 meaning(&mut seen, Observed::Present(&now), 0),
-                Meaning::Nothing
+                WakeDecision::Nothing
             );
         }
     }
@@ -554,14 +554,14 @@ mod tests {
         let mut dying = one.clone();
         dying.body["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
         for (wake, changed, gone) in [
-            (Wake::Change, Meaning::Wakes, Meaning::Wakes),
-            (Wake::Presence, Meaning::Nothing, Meaning::Wakes),
-            (Wake::Never, Meaning::Nothing, Meaning::Nothing),
+            (Wake::Change, WakeDecision::Wakes, WakeDecision::Wakes),
+            (Wake::Presence, WakeDecision::Nothing, WakeDecision::Wakes),
+            (Wake::Never, WakeDecision::Nothing, WakeDecision::Nothing),
         ] {
             let mut seen = of(&need(Form::Object, wake), Some(&one), 0);
             assert_eq!(seen.counts(), wake != Wake::Never);
             for (observed, expected) in [
-                (Observed::Present(&one), Meaning::Nothing),
+                (Observed::Present(&one), WakeDecision::Nothing),
                 (Observed::Present(&other), changed),
                 (Observed::Present(&dying), gone),
                 (Observed::Gone, gone),
@@ -575,14 +575,14 @@ mod tests {
             }
         }
         let mut absent = of(&need(Form::Presence, Wake::Presence), None, 0);
-        assert_eq!(meaning(&mut absent, Observed::Gone, 0), Meaning::Nothing);
+        assert_eq!(meaning(&mut absent, Observed::Gone, 0), WakeDecision::Nothing);
         assert_eq!(
             meaning(&mut absent, Observed::Present(&one), 0),
-            Meaning::Wakes
+            WakeDecision::Wakes
         );
         assert_eq!(
             meaning(&mut Seen::pending(), Observed::Present(&one), 0),
-            Meaning::Wakes
+            WakeDecision::Wakes
         );
     }
 
@@ -595,10 +595,10 @@ mod tests {
         );
         assert_eq!(seen.until(), Some(360));
         for (renewed, now, expected, until) in [
-            ("1970-01-01T00:02:00Z", 130, Meaning::Moves, Some(420)),
-            ("1970-01-01T00:02:00Z", 140, Meaning::Nothing, Some(420)),
-            ("1970-01-01T00:02:00Z", 420, Meaning::Wakes, Some(420)),
-            ("never", 140, Meaning::Wakes, Some(420)),
+            ("1970-01-01T00:02:00Z", 130, WakeDecision::Moves, Some(420)),
+            ("1970-01-01T00:02:00Z", 140, WakeDecision::Nothing, Some(420)),
+            ("1970-01-01T00:02:00Z", 420, WakeDecision::Wakes, Some(420)),
+            ("never", 140, WakeDecision::Wakes, Some(420)),
         ] {
             let observed = lease(renewed);
             let said = meaning(&mut seen, Observed::Present(&observed), now);
@@ -608,7 +608,7 @@ mod tests {
                 "{renewed} at {now}"
             );
         }
-        assert_eq!(meaning(&mut seen, Observed::Gone, 140), Meaning::Wakes);
+        assert_eq!(meaning(&mut seen, Observed::Gone, 140), WakeDecision::Wakes);
     }
 
     #[test]
@@ -628,7 +628,7 @@ mod tests {
         let fingerprints = &mut Fingerprints::default();
         let moved = lease("now");
         let said = seen.observe(Observed::Present(&moved), fingerprints, sightings, 100);
-        assert_eq!(said, Meaning::Wakes, "it is seen to move");
+        assert_eq!(said, WakeDecision::Wakes, "it is seen to move");
         let mut seen = of(moved, sightings, 150);
         assert_eq!(seen.until(), Some(400));
         let mut observe = |renewed: &str, now| {
@@ -638,10 +638,10 @@ mod tests {
             (said, seen.until())
         };
         for (renewed, now, expected, until) in [
-            ("now", 200, Meaning::Nothing, Some(400)),
-            ("ever", 200, Meaning::Moves, Some(500)),
-            ("ever", 499, Meaning::Nothing, Some(500)),
-            ("ever", 500, Meaning::Wakes, Some(500)),
+            ("now", 200, WakeDecision::Nothing, Some(400)),
+            ("ever", 200, WakeDecision::Moves, Some(500)),
+            ("ever", 499, WakeDecision::Nothing, Some(500)),
+            ("ever", 500, WakeDecision::Wakes, Some(500)),
         ] {
             assert_eq!(
                 observe(renewed, now),
@@ -655,7 +655,7 @@ mod tests {
         let fingerprints = &mut Fingerprints::default();
         let beats = lease("again");
         let said = seen.observe(Observed::Present(&beats), fingerprints, sightings, 600);
-        assert_eq!(said, Meaning::Wakes);
+        assert_eq!(said, WakeDecision::Wakes);
     }
 
     #[test]
@@ -663,11 +663,11 @@ mod tests {
         let mut seen = Seen::pending();
         seen.add(of(&need(age(), Wake::Change), None, 0));
         seen.add(of(&need(Form::Presence, Wake::Presence), None, 0));
-        assert_eq!(meaning(&mut seen, Observed::Gone, 0), Meaning::Nothing);
+        assert_eq!(meaning(&mut seen, Observed::Gone, 0), WakeDecision::Nothing);
         seen.add(Seen::whole(Some(&lease(""))));
         assert_eq!(
             meaning(&mut seen, Observed::Present(&lease("x")), 0),
-            Meaning::Wakes
+            WakeDecision::Wakes
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Which objects that are there without a stamp a policy takes for its own.
 
-use super::Wanting;
+use super::PlanInput;
 use super::desired::{KeyContent, Whole};
 use super::whole::is_right;
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ const FLUX: &str = ".toolkit.fluxcd.io";
 
 /// Checks that an existing object is this policy's, or may be adopted.
 pub(super) fn check(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
     existing: &Object,
     (rule, rivals): (&WriteRule, Rivals),
@@ -44,7 +44,7 @@ pub(super) fn check(
 /// Checks that an existing object is this policy's, or one that it could adopt whatever it wants of it: then it may
 /// remove it.
 pub(super) fn check_removal(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     existing: &Object,
     (rule, rivals): (&WriteRule, Rivals),
 ) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ pub(super) fn check_removal(
 
 /// Checks that an existing object is this policy's, or that nothing is against adopting it.
 fn ours(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     existing: &Object,
     (rule, rivals): (&WriteRule, Rivals),
     differs: impl FnOnce() -> Option<&'static str>,
@@ -99,7 +99,7 @@ fn of_another_cluster(target: &ObjectRef, stamp: &Stamp) -> String {
 /// Why an object without a stamp is not adopted, whatever it holds. Rivals of the same policy do not prevent adoption
 /// of an object that all its primaries share.
 pub(super) fn of_others(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     existing: &Object,
     (rule, rivals): (&WriteRule, Rivals),
 ) -> Option<&'static str> {

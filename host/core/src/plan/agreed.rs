@@ -3,13 +3,13 @@
 
 use super::contention::Contentions;
 use super::desired::{Desired, Field, Fields};
-use super::{Wanting, fields};
+use super::{PlanInput, fields};
 use std::collections::BTreeSet;
 
 /// Forgets the places that the answer no longer names and that are not as the policy left them. A place that is as the
 /// policy left it stays: an answer may omit what is right already. All places of an object that is not among the
 /// targets now stay: its state is unknown.
-pub(super) fn note(wanting: &Wanting<'_>, desired: &[Desired<'_>], contentions: &Contentions) {
+pub(super) fn note(wanting: &PlanInput<'_>, desired: &[Desired<'_>], contentions: &Contentions) {
     contentions.of_key(wanting.key, |object, contention| {
         let Ok(Some(there)) = fields::existing(wanting, object) else {
             return;
@@ -113,7 +113,7 @@ mod tests {
             })];
             let key = Key::new(&self.policy.name, &self.cluster.reference);
             let cluster = self.cluster.clone();
-            let wanting = Wanting {
+            let wanting = PlanInput {
                 policy: &self.policy,
                 key: &key,
                 data: TemplateData {

@@ -25,15 +25,15 @@ const MAX_PLACES: usize = 1_024;
 /// Fingerprints of what a policy writes of an object, by place: by field, or one for a whole object. It must not leave
 /// the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said(Vec<(Box<str>, Digest)>);
+pub struct FieldFingerprints(Vec<(Box<str>, Digest)>);
 
-impl From<Digest> for Said {
+impl From<Digest> for FieldFingerprints {
     fn from(whole: Digest) -> Self {
         Self(vec![("".into(), whole)])
     }
 }
 
-impl FromIterator<(Box<str>, Digest)> for Said {
+impl FromIterator<(Box<str>, Digest)> for FieldFingerprints {
     fn from_iter<T: IntoIterator<Item = (Box<str>, Digest)>>(places: T) -> Self {
         let mut places: Vec<_> = places.into_iter().collect();
         places.sort_unstable();
@@ -41,7 +41,7 @@ impl FromIterator<(Box<str>, Digest)> for Said {
     }
 }
 
-impl Said {
+impl FieldFingerprints {
     fn of(&self, place: &str) -> Option<Digest> {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(place));
         at.ok()
@@ -84,9 +84,9 @@ impl Said {
 /// accepts is no contention: a later write of the field is a new decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contention {
-    left: Said,
-    planned: Option<Said>,
-    seen: Said,
+    left: FieldFingerprints,
+    planned: Option<FieldFingerprints>,
+    seen: FieldFingerprints,
     changed_at: Vec<i64>,
     /// When a write was planned last, in seconds since 1970.
     at: i64,
@@ -103,8 +103,8 @@ impl Contention {
     pub fn permit(
         &mut self,
         target: &ObjectRef,
-        before: impl Into<Said>,
-        after: impl Into<Said>,
+        before: impl Into<FieldFingerprints>,
+        after: impl Into<FieldFingerprints>,
         now_seconds: i64,
     ) -> Result<(), Failure> {
         let before = before.into();
@@ -123,7 +123,7 @@ impl Contention {
     }
 
     /// A write whose answer was lost, and which is found in place, is no change by others.
-    fn settle(&mut self, there: &Said) {
+    fn settle(&mut self, there: &FieldFingerprints) {
         if self.planned.as_ref() == Some(there) {
             self.written();
         }
@@ -131,7 +131,7 @@ impl Contention {
 
     /// Counts a change when a place is not as we left it; each foreign state counts once. A place that is written for
     /// the first time does not count.
-    fn observe(&mut self, before: &Said, now_seconds: i64) {
+    fn observe(&mut self, before: &FieldFingerprints, now_seconds: i64) {
         let foreign = before.unlike(&self.left);
         if !foreign.0.is_empty() && self.seen != foreign {
             self.seen = foreign;
@@ -146,7 +146,7 @@ impl Contention {
     pub fn written(&mut self) {
         if let Some(planned) = self.planned.take() {
             self.left = std::mem::take(&mut self.left).then(planned);
-            self.seen = Said::default();
+            self.seen = FieldFingerprints::default();
         }
     }
 
@@ -167,7 +167,7 @@ impl Contention {
     }
 
     /// Takes in which places are as the policy wants them now, whoever wrote that.
-    fn agree(&mut self, before: &Said, after: &Said) {
+    fn agree(&mut self, before: &FieldFingerprints, after: &FieldFingerprints) {
         for (place, left) in &mut self.left.0 {
             let there = before.of(place);
             if let Some(there) = there.filter(|_| there == after.of(place)) {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     /// Fingerprints of fields and their values.
-    fn said(fields: &[(&str, &str)]) -> Said {
+    fn said(fields: &[(&str, &str)]) -> FieldFingerprints {
         let one = |(place, value): &(&str, &str)| ((*place).into(), Digest::of(&json!(value)));
         fields.iter().map(one).collect()
     }

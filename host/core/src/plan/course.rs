@@ -2,7 +2,7 @@
 
 use super::contention::Contentions;
 use super::desired::Desired;
-use super::{PlannedFields, Step, Wanting, absent, fields, finalizer, remove, whole};
+use super::{PlannedFields, Step, PlanInput, absent, fields, finalizer, remove, whole};
 use crate::failure::Failure;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
@@ -22,7 +22,7 @@ pub(super) enum StillPlanned {
 }
 
 impl StillPlanned {
-    pub(super) fn has(self, wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
+    pub(super) fn has(self, wanting: &PlanInput<'_>, one: &Desired<'_>) -> bool {
         match self {
             Self::All => true,
             Self::FieldsOfOthers => is_of_others(one, &wanting.primary.reference),
@@ -41,7 +41,7 @@ impl StillPlanned {
 }
 
 /// Why there is no step to what is desired.
-pub(super) enum Hindered {
+pub(super) enum StepError {
     /// Nothing at all is planned.
     Fails(Failure),
     /// Only these of the later desires are planned.
@@ -52,7 +52,7 @@ pub(super) enum Hindered {
     Refused(Failure),
 }
 
-impl From<Failure> for Hindered {
+impl From<Failure> for StepError {
     fn from(failure: Failure) -> Self {
         Self::Fails(failure)
     }
@@ -60,15 +60,15 @@ impl From<Failure> for Hindered {
 
 /// Plans one of all that is desired.
 pub(super) fn step(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     (one, all): (&Desired<'_>, &[Desired<'_>]),
     contentions: &Contentions,
-) -> Result<Option<Step>, Hindered> {
+) -> Result<Option<Step>, StepError> {
     let removes = |rest: StillPlanned| all.iter().any(|one| rest.has(wanting, one));
     match one {
         Desired::Whole(one) => whole::plan(wanting, one, contentions).map_err(|failure| {
             match remove::is_kept_from_us(&failure) && removes(StillPlanned::Removals) {
-                true => Hindered::Waits(failure, StillPlanned::Removals),
+                true => StepError::Waits(failure, StillPlanned::Removals),
                 false => hindered(failure, removes(StillPlanned::Rights)),
             }
         }),
@@ -77,7 +77,7 @@ pub(super) fn step(
             Ok(PlannedFields::Absent) => {
                 // When it comes back, others made it anew.
                 contentions.gone(wanting.key, &fields.object);
-                Err(Hindered::Waits(
+                Err(StepError::Waits(
                     absent(&fields.object),
                     StillPlanned::Rights,
                 ))
@@ -85,7 +85,7 @@ pub(super) fn step(
             Err(failure)
                 if is_of_others(one, &wanting.primary.reference) && is_contended(&failure) =>
             {
-                Err(Hindered::Waits(failure, StillPlanned::FieldsOfOthers))
+                Err(StepError::Waits(failure, StillPlanned::FieldsOfOthers))
             }
             Err(failure) => Err(hindered(failure, removes(StillPlanned::Rights))),
         },
@@ -96,25 +96,25 @@ pub(super) fn step(
 
 /// Plans a removal. If an object that the policy makes has to stay, the steps before it are still carried out.
 fn gone(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     object: &ObjectRef,
     contentions: &Contentions,
-) -> Result<Option<Step>, Hindered> {
+) -> Result<Option<Step>, StepError> {
     let makes = makes(wanting, object);
     let pending = |failure: &Failure| {
         let reasons = [KnownReason::OwnershipPending, KnownReason::StillNeeded];
         reasons.iter().any(|one| failure.reason == (*one).into())
     };
     remove::plan(wanting, object, contentions).map_err(|failure| match makes {
-        true if remove::is_kept_from_us(&failure) => Hindered::Refused(failure),
-        true if pending(&failure) || is_contended(&failure) => Hindered::Later(failure),
-        _ => Hindered::Fails(failure),
+        true if remove::is_kept_from_us(&failure) => StepError::Refused(failure),
+        true if pending(&failure) || is_contended(&failure) => StepError::Later(failure),
+        _ => StepError::Fails(failure),
     })
 }
 
 /// How a desire without a step affects the later ones: if only its object is at fault, removals of rights are still
 /// planned.
-fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
+fn hindered(failure: Failure, takes_rights: bool) -> StepError {
     use KnownReason::{
         AdmissionChanged, Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable,
     };
@@ -130,22 +130,22 @@ fn hindered(failure: Failure, takes_rights: bool) -> Hindered {
         .iter()
         .any(|reason| failure.reason == (*reason).into());
     match is_of_object && takes_rights {
-        true => Hindered::Waits(failure, StillPlanned::Rights),
-        false => Hindered::Fails(failure),
+        true => StepError::Waits(failure, StillPlanned::Rights),
+        false => StepError::Fails(failure),
     }
 }
 
 /// Whether the policy makes an object.
-fn makes(wanting: &Wanting<'_>, object: &ObjectRef) -> bool {
+fn makes(wanting: &PlanInput<'_>, object: &ObjectRef) -> bool {
     let mut targets = wanting.targets.iter();
     targets.any(|claimed| claimed.object == *object)
 }
 
-fn is_own_removal(wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
+fn is_own_removal(wanting: &PlanInput<'_>, one: &Desired<'_>) -> bool {
     matches!(one, Desired::Gone(object) if makes(wanting, object))
 }
 
-fn takes_rights(wanting: &Wanting<'_>, one: &Desired<'_>) -> bool {
+fn takes_rights(wanting: &PlanInput<'_>, one: &Desired<'_>) -> bool {
     let gives = |object: &ObjectRef| rbac::gives_rights(&object.api_version);
     matches!(one, Desired::Gone(object) if makes(wanting, object) && gives(object))
 }

@@ -1,7 +1,7 @@
 //! What a policy wants to be there: a whole object that it makes, or some fields of an object that others made. The
 //! answers of all worlds are lowered to these values.
 
-use super::Claimed;
+use super::TargetState;
 use super::conditions::Conditions;
 use crate::projection::path::Path;
 use crate::reference::ObjectRef;
@@ -34,7 +34,7 @@ impl Desired<'_> {
 }
 
 /// The targets that an answer removes, and does not make.
-pub fn only_removed(desired: &[Desired<'_>], targets: &[Claimed]) -> BTreeSet<ObjectRef> {
+pub fn only_removed(desired: &[Desired<'_>], targets: &[TargetState]) -> BTreeSet<ObjectRef> {
     let makes = |object: &ObjectRef| {
         let mut all = desired.iter();
         all.any(|one| matches!(one, Desired::Whole(whole) if whole.object == *object))

@@ -2,10 +2,10 @@
 //! become as wanted; every other one keeps place, time and form. An owned element that is right but has no time gets
 //! one, unless the cluster sets times.
 
-use super::contention::{Contentions, Said};
+use super::contention::{Contentions, FieldFingerprints};
 use super::desired::{Elements, Field, Fields};
 use super::kept::KeptForms;
-use super::{PlannedFields, Step, TimeAdded, Wanting, conditions};
+use super::{PlannedFields, Step, TimeAdded, PlanInput, conditions};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
@@ -21,7 +21,7 @@ use transom_api::KnownReason;
 /// Plans fields of the primary, or of an object that others made: no step when all are as wanted. For an object of
 /// others that is being deleted, plans only its status, which others read until the object is gone.
 pub(super) fn plan(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     desired: &Fields,
     contentions: &Contentions,
 ) -> Result<PlannedFields, Failure> {
@@ -52,7 +52,7 @@ pub(super) fn plan(
         let value = change.value;
         changed.extend(value.map(|value| (path.to_string(), value)));
     }
-    let said = |places: Vec<(Box<str>, Digest)>| places.into_iter().collect::<Said>();
+    let said = |places: Vec<(Box<str>, Digest)>| places.into_iter().collect::<FieldFingerprints>();
     let (before, after) = (said(before), said(after));
     contentions.agree(wanting.key, &object.reference, &before, &after);
     if changed.is_empty() {
@@ -81,7 +81,7 @@ struct FieldChange {
 fn change(
     object: &Object,
     (path, field): (&Path, &Field),
-    (wanting, forms): (&Wanting<'_>, &KeptForms),
+    (wanting, forms): (&PlanInput<'_>, &KeptForms),
 ) -> Result<FieldChange, Failure> {
     let invalid = |invalid: InvalidField| Failure::invalid_object(object, &invalid);
     let place = place(object, path).map_err(invalid)?;
@@ -131,7 +131,7 @@ pub(super) fn of_elements(path: &Path) -> String {
 
 /// A fingerprint of what a place says that an answer does not name. Of a list whose elements have several owners, those
 /// of the policy count.
-pub(super) fn said(wanting: &Wanting<'_>, object: &Object, at: &str) -> Option<Digest> {
+pub(super) fn said(wanting: &PlanInput<'_>, object: &Object, at: &str) -> Option<Digest> {
     if let Some(path) = at.strip_suffix("[]") {
         let rule = wanting.policy.fields(&object.reference, &wanting.data);
         let elements = Elements::of_taints(rule.ok()?.taint_keys.clone(), Vec::new());
@@ -149,7 +149,7 @@ pub(super) fn said(wanting: &Wanting<'_>, object: &Object, at: &str) -> Option<D
 
 /// The object as it was read; `None` when it is not there.
 pub(super) fn existing<'a>(
-    wanting: &Wanting<'a>,
+    wanting: &PlanInput<'a>,
     object: &ObjectRef,
 ) -> Result<Option<&'a Object>, Failure> {
     if *object == wanting.primary.reference {

@@ -2,7 +2,7 @@
 //! finalizers on objects that a policy makes: they hold an object that others delete until the policy no longer wants
 //! it.
 
-use super::{Step, Wanting, field_manager};
+use super::{Step, PlanInput, field_manager};
 use crate::managed_keys::finalizers_left;
 use crate::object::Object;
 use crate::policy::{Policy, WriteRule};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 pub(crate) const FIELD: &str = "metadata.finalizers";
 
 /// The step to the finalizer; none when it is there. An object that is being deleted takes no new one.
-pub(super) fn keep(wanting: &Wanting<'_>) -> Option<Step> {
+pub(super) fn keep(wanting: &PlanInput<'_>) -> Option<Step> {
     let name = wanting.policy.finalizer.as_deref()?;
     let mut names = names(wanting.primary);
     if wanting.primary.deleting() || names.contains(&name) {

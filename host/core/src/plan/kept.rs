@@ -132,7 +132,7 @@ mod tests {
     use crate::pattern::TemplateData;
     use crate::plan::contention::Contentions;
     use crate::plan::desired::{Desired, Field, Fields, Whole};
-    use crate::plan::{Claimed, TimeAdded, Wanting, plan};
+    use crate::plan::{TargetState, TimeAdded, PlanInput, plan};
     use crate::policy::Policy;
     use crate::projection::path::Path;
     use crate::reference::ObjectRef;
@@ -197,7 +197,7 @@ mod tests {
                 data: BTreeMap::new(),
                 ends_seconds: None,
             };
-            let targets = [Claimed {
+            let targets = [TargetState {
                 object: quota(),
                 existing: self.quota.clone().map(Arc::new),
                 ownership: Ownership::Owner {
@@ -205,7 +205,7 @@ mod tests {
                 },
                 withheld: None,
             }];
-            let wanting = Wanting {
+            let wanting = PlanInput {
                 policy: &self.policy,
                 key: &key,
                 data: TemplateData {

@@ -1,7 +1,7 @@
 //! Plans the removal of an object that others made, or that the policy itself makes.
 
 use super::contention::{self, Contentions};
-use super::{Claimed, Step, Wanting, adopt, finalizer, whole};
+use super::{TargetState, Step, PlanInput, adopt, finalizer, whole};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::Rivals;
@@ -15,7 +15,7 @@ use transom_api::policy::{PruneSpec, WriteVerb};
 /// Plans the removal: no step when the object is gone. Of one that is being deleted the granted finalizers are taken
 /// off. The API server confirms by uid and version that the object is the one that was read.
 pub(super) fn plan(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     object: &ObjectRef,
     contentions: &Contentions,
 ) -> Result<Option<Step>, Failure> {
@@ -57,8 +57,8 @@ pub(super) fn plan(
 /// that existed before it. An object that is being deleted loses the finalizers of the grant. Spares what pruning
 /// spares. Contention limits removals like other writes: they stop if another writer keeps recreating the object.
 fn own(
-    wanting: &Wanting<'_>,
-    claimed: &Claimed,
+    wanting: &PlanInput<'_>,
+    claimed: &TargetState,
     contentions: &Contentions,
 ) -> Result<Option<Step>, Failure> {
     let (policy, object) = (wanting.policy, &claimed.object);
@@ -92,7 +92,7 @@ fn own(
 
 /// Checks that no other primary claims the object, and that it was not made for one. An object that is left to pruning
 /// must bear the policy's stamp, or nobody would ever remove it.
-fn spared(wanting: &Wanting<'_>, existing: &Object, rivals: Rivals) -> Result<(), Failure> {
+fn spared(wanting: &PlanInput<'_>, existing: &Object, rivals: Rivals) -> Result<(), Failure> {
     let object = &existing.reference;
     if let Some(failure) = of_another(object, existing, wanting.stamp) {
         return Err(failure);
@@ -211,7 +211,7 @@ mod tests {
     fn with_wanting<T>(
         policy: &Policy,
         (primary, works): (Value, Option<Value>),
-        plan: impl FnOnce(&Wanting<'_>) -> T,
+        plan: impl FnOnce(&PlanInput<'_>) -> T,
     ) -> T {
         let reference = ObjectRef::local(
             "cluster.open-cluster-management.io/v1",
@@ -223,7 +223,7 @@ mod tests {
         let there = works.map(|works| Arc::new(object(work("w"), json!({"metadata": works}))));
         let agent = agent("hub", true);
         let key = Key::new(&policy.name, &primary.reference);
-        plan(&Wanting {
+        plan(&PlanInput {
             policy,
             key: &key,
             data: TemplateData {
@@ -245,7 +245,7 @@ mod tests {
     /// What becomes of a work with this metadata.
     fn removal(verbs: &[&str], works: Option<Value>) -> Result<Option<Step>, (String, String)> {
         let plan =
-            |wanting: &Wanting<'_>| super::plan(wanting, &work("w"), &Contentions::default());
+            |wanting: &PlanInput<'_>| super::plan(wanting, &work("w"), &Contentions::default());
         let planned = with_wanting(&removes(verbs), (json!({}), works), plan);
         planned.map_err(|failure| (failure.reason.to_string(), failure.message))
     }
@@ -324,7 +324,7 @@ mod tests {
         let (reason, message) = removal(&["remove"], Some(made["metadata"].take())).unwrap_err();
         assert_eq!(reason, "TargetNotOwned", "{message}");
         let other =
-            |wanting: &Wanting<'_>| super::plan(wanting, &work("other"), &Contentions::default());
+            |wanting: &PlanInput<'_>| super::plan(wanting, &work("other"), &Contentions::default());
         let failure = with_wanting(&removes(&["remove"]), (json!({}), None), other).unwrap_err();
         assert_eq!(failure.reason.to_string(), "ContractBroken");
     }
@@ -352,7 +352,7 @@ mod tests {
                 made["metadata"]["deletionTimestamp"] = json!(SINCE);
             }
             let plan =
-                |wanting: &Wanting<'_>| super::plan(wanting, &work("w"), &Contentions::default());
+                |wanting: &PlanInput<'_>| super::plan(wanting, &work("w"), &Contentions::default());
             let planned = with_wanting(&policy, (json!({}), Some(made["metadata"].take())), plan);
             planned
                 .map(|step| step.is_some())
@@ -380,7 +380,7 @@ mod tests {
         let mut there = work("w");
         there.cluster = "hub".to_owned();
         let removal = |uid: &str, kind: &str| {
-            let plan = |wanting: &Wanting<'_>| {
+            let plan = |wanting: &PlanInput<'_>| {
                 let mut source = SourceRef::of(wanting.primary, uid);
                 source.reference.kind = kind.to_owned();
                 let other = &Key::new(&"other".into(), &source.reference);
@@ -392,7 +392,7 @@ mod tests {
                     object: there.clone(),
                     existing,
                 }];
-                let wanting = Wanting {
+                let wanting = PlanInput {
                     others,
                     ..wanting.clone()
                 };
@@ -416,7 +416,7 @@ mod tests {
         let policy = removes(&["remove"]);
         let kept = |primary| finalizers(with_wanting(&policy, (primary, None), finalizer::keep));
         let released = |primary: Value| {
-            let release = |wanting: &Wanting<'_>| finalizer::release(&policy, wanting.primary);
+            let release = |wanting: &PlanInput<'_>| finalizer::release(&policy, wanting.primary);
             finalizers(with_wanting(&policy, (primary, None), release))
         };
         let (ours, both) = (

@@ -2,7 +2,7 @@
 
 use super::contention::{self, Contentions};
 use super::desired::{KeyContent, Whole};
-use super::{Claimed, Step, Wanting, adopt, finalizer};
+use super::{TargetState, Step, PlanInput, adopt, finalizer};
 use crate::failure::Failure;
 use crate::managed_keys::{self, WantedKeys, finalizers_left};
 use crate::object::Object;
@@ -19,7 +19,7 @@ use transom_api::policy::WriteVerb;
 
 /// Plans the object: no step when it is as desired.
 pub(super) fn plan(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
     contentions: &Contentions,
 ) -> Result<Option<Step>, Failure> {
@@ -74,7 +74,7 @@ pub(super) fn plan(
 
 /// The step for an object that is being deleted: what the policy put on it and its grant names no longer is taken off.
 fn going(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
     existing: &Object,
     (rule, rivals): (&WriteRule, Rivals),
@@ -115,8 +115,8 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
 /// goes, or no longer wants the object, another primary takes it over. The owner need not have stamped it yet: it may
 /// fail before that, which must not block all others.
 fn is_kept_by_another(
-    wanting: &Wanting<'_>,
-    claimed: &Claimed,
+    wanting: &PlanInput<'_>,
+    claimed: &TargetState,
     whole: &Whole<'_>,
     (wanted, rule): (&WantedKeys, &WriteRule),
 ) -> bool {
@@ -136,7 +136,7 @@ fn is_kept_by_another(
 }
 
 /// Checks that the primary may have the target, now. Returns who else claims it.
-pub(super) fn owned(wanting: &Wanting<'_>, claimed: &Claimed) -> Result<Rivals, Failure> {
+pub(super) fn owned(wanting: &PlanInput<'_>, claimed: &TargetState) -> Result<Rivals, Failure> {
     let (key, target) = (wanting.key, &claimed.object);
     if let Some(failure) = &claimed.withheld {
         return Err(failure.clone());
@@ -169,7 +169,7 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
     Failure::known(KnownReason::OwnershipPending, message)
 }
 
-fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &WantedKeys, rule: &WriteRule) -> Step {
+fn create(wanting: &PlanInput<'_>, whole: &Whole<'_>, wanted: &WantedKeys, rule: &WriteRule) -> Step {
     let target = &whole.object;
     let data = whole
         .data
@@ -208,7 +208,7 @@ fn create(wanting: &Wanting<'_>, whole: &Whole<'_>, wanted: &WantedKeys, rule: &
 
 /// The step to the desired object; `None` when the existing one is right. What is right keeps its bytes.
 fn update(
-    wanting: &Wanting<'_>,
+    wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
     existing: &Object,
     (wanted, rule): (&WantedKeys, &WriteRule),

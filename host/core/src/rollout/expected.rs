@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::inputs::Found;
 use crate::object::Object;
 use crate::plan::fleet::Writes;
-use crate::plan::{Claimed, Other};
+use crate::plan::{TargetState, Other};
 use crate::work::Key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -33,7 +33,7 @@ pub struct PlanQuestion<'a> {
     /// The inputs, by [`inputs`].
     pub inputs: Option<&'a Digest>,
     /// The objects that the policy may make, as they are.
-    pub targets: &'a [Claimed],
+    pub targets: &'a [TargetState],
     /// The objects that others made and that the policy may write, as they are.
     pub others: &'a [Other],
 }
@@ -79,7 +79,7 @@ impl PlanQuestion<'_> {
 
     /// What stands for the question.
     pub fn asked(&self) -> u64 {
-        let target = |one: &Claimed| {
+        let target = |one: &TargetState| {
             let withheld = one.withheld.as_ref().map(|failure| &failure.reason);
             let ownership = format!("{:?}{withheld:?}", one.ownership);
             json!([one.object, ownership, read(one.existing.as_deref())])

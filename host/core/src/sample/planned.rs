@@ -11,7 +11,7 @@ use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{Feasible, Other, Plan, TimeAdded, Wanting, plan};
+use transom_core::plan::{Feasible, Other, Plan, TimeAdded, PlanInput, plan};
 use transom_core::policy::Policy;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
@@ -66,7 +66,7 @@ pub(crate) fn feasible(
         secrets: &secrets,
         now_seconds,
     })?;
-    let wanting = Wanting {
+    let wanting = PlanInput {
         policy,
         key: &key,
         data,

@@ -305,7 +305,7 @@ proptest! {
 }
 
 /// A guest that desires a taint if a claim says so. `READS` decides whether it declares claims.
-struct Claimed<const READS: usize>;
+struct TargetState<const READS: usize>;
 
 const READS: [&[&str]; 3] = [
     &["status.clusterClaims"],
@@ -313,7 +313,7 @@ const READS: [&[&str]; 3] = [
     &["status.clusterClaim"],
 ];
 
-impl<const READ: usize> transom_guest::Guest for Claimed<READ> {
+impl<const READ: usize> transom_guest::Guest for TargetState<READ> {
     type Settings = transom_guest::NoSettings;
     const ABOUT: About = About {
         name: "claimed",
@@ -328,7 +328,7 @@ impl<const READ: usize> transom_guest::Guest for Claimed<READ> {
     };
 }
 
-impl<const READ: usize> transom_guest::Taints for Claimed<READ> {
+impl<const READ: usize> transom_guest::Taints for TargetState<READ> {
     fn compute(
         _: &transom_guest::Context<transom_guest::NoSettings>,
         cluster: &native::ManagedCluster,
@@ -366,7 +366,7 @@ fn run<const READ: usize>(renamed: Option<(&str, &str)>) -> Result<(), String> {
             .map_or(name, |(_, to)| to);
         std::fs::write(case.join(name), text.to_string()).unwrap();
     }
-    transom_guest::testing::taints::<Claimed<READ>>(folder.path())
+    transom_guest::testing::taints::<TargetState<READ>>(folder.path())
         .map_err(|failed| failed.to_string())
 }
 

@@ -106,7 +106,7 @@ async fn objects(controller: &Controller, args: &RunArgs) -> FoundPolicies {
     controller.connections.first_listed(LOCAL, args.once).await;
     let given = controller.given(&base(args)).await;
     // Another look finds what changes from here to the start of the watch.
-    controller.connections.policies_came(LOCAL);
+    controller.connections.mark_policies_changed(LOCAL);
     given
 }
 
@@ -149,7 +149,7 @@ fn controller(connections: Connections, args: &RunArgs, budget: &Budget) -> Cont
         .within(budget)
         .ending(args.once);
     match args.asked {
-        Some(asked) => controller.only_asked(asked),
+        Some(asked) => controller.dry_run(asked),
         None if would::is_asked_for(args) => controller.read_only(),
         None if args.server.read_only => controller,
         None => {

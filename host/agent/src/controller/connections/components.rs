@@ -50,7 +50,7 @@ impl Connections {
     }
 
     /// Records that all of them may have changed on a connection, which is followed from now on.
-    pub(crate) fn components_came(&self, name: &str) {
+    pub(crate) fn mark_components_changed(&self, name: &str) {
         let mut followed = self.followed.locked();
         let here = |object: &&ObjectRef| object.cluster == name;
         let all: Vec<_> = followed.wanted.iter().filter(here).cloned().collect();

@@ -8,7 +8,7 @@ use transom_core::inputs;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership};
-use transom_core::plan::{Claimed, unlocated};
+use transom_core::plan::{TargetState, unlocated};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{NextRound, Rounds};
 use transom_core::stamp::Stamp;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// `OwnershipPending`.
-fn located(targets: &[Claimed]) -> Result<(), Failure> {
+fn located(targets: &[TargetState]) -> Result<(), Failure> {
     let mut targets = targets.iter();
     let pending = targets.find_map(|one| match one.ownership {
         Ownership::Pending { remaining } => Some(unlocated(&one.object, remaining)),
@@ -134,12 +134,12 @@ impl Reader<'_> {
         primary: &Object,
         targets: &[ObjectRef],
         waits: bool,
-    ) -> Result<Vec<Claimed>, Failure> {
+    ) -> Result<Vec<TargetState>, Failure> {
         let controller = self.controller;
         let queue = controller.queue(&self.key.policy);
         let patience = queue.and_then(|queue| PATIENCE.checked_sub(queue.begun.elapsed()));
         let others = patience.is_some();
-        let pending = |one: &Claimed| matches!(one.ownership, Ownership::Pending { .. });
+        let pending = |one: &TargetState| matches!(one.ownership, Ownership::Pending { .. });
         // While other primaries are not located nothing without a stamp is written, and what has one is kept: so
         // nothing is requested here that the next reconcile requests again.
         let mut claimed = Vec::new();
@@ -147,7 +147,7 @@ impl Reader<'_> {
             let there = self.read_cached(targets).await?;
             claimed = self.decide(targets, there, others);
         }
-        let unknown = |one: &Claimed| one.existing.is_none() && !pending(one);
+        let unknown = |one: &TargetState| one.existing.is_none() && !pending(one);
         if !waits || claimed.iter().any(unknown) {
             let there = self.read_tracked(targets).await?;
             claimed = self.decide(targets, there, others);
@@ -168,10 +168,10 @@ impl Reader<'_> {
 
     /// Narrows which changes of a target trigger a reconcile. For a target that is only created: its existence, and the
     /// fields that the policy may write. For a shared target that another primary owns: everything but the owner.
-    fn narrow(&mut self, primary: &Object, claimed: &[Claimed]) {
+    fn narrow(&mut self, primary: &Object, claimed: &[TargetState]) {
         let policy = &self.loaded.revision.policy;
         let data = self.controller.template_data(primary);
-        for Claimed {
+        for TargetState {
             object,
             existing,
             ownership,
@@ -205,7 +205,7 @@ impl Reader<'_> {
         targets: &[ObjectRef],
         there: Vec<Option<Arc<Object>>>,
         others: bool,
-    ) -> Vec<Claimed> {
+    ) -> Vec<TargetState> {
         let source = self.touched.source();
         let ownership = &mut self.controller.memory.lock().ownership;
         let decided = targets.iter().zip(there).map(|(object, existing)| {
@@ -215,7 +215,7 @@ impl Reader<'_> {
                 stamp.source.cluster_uid.is_empty() || source.is_cluster_of(object, stamp)
             };
             let stamp = stamp.filter(counts);
-            Claimed {
+            TargetState {
                 ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
                 object: object.clone(),
                 existing,

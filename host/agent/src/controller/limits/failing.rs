@@ -41,7 +41,7 @@ impl Controller {
         self.learn_failing().await;
         let now_seconds = self.clock.now_seconds();
         // A command does not read the record; the running agent published this.
-        let asked = self.accounts.are_only_asked();
+        let asked = self.accounts.is_dry_run();
         let told = asked.then(|| self.reported(key)?.failing_since).flatten();
         let told = told.and_then(|since| parse_rfc3339(&since));
         let since = self.failing(&key.policy, |failing| {

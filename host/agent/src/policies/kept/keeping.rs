@@ -1,7 +1,7 @@
 //! Keeps what was loaded. Room is made by removing what no policy uses.
 
 use super::names::{beside, digest_beside, digest_of, file, key, name, origin, verified};
-use super::{Asker, EVIDENCE_BYTES, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS};
+use super::{ComponentRequest, EVIDENCE_BYTES, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, io};
 use transom_artifacts::signature::Evidence;
@@ -57,7 +57,7 @@ impl KeptComponents {
     fn keep_bytes(
         &self,
         component: &Location,
-        asker: Asker<'_>,
+        asker: ComponentRequest<'_>,
         artifact: &Artifact,
     ) -> Result<(), NoRoom> {
         let Some(folder) = &self.components else {
@@ -98,7 +98,7 @@ impl KeptComponents {
     fn keep_evidence(
         &self,
         component: &Location,
-        asker: Asker<'_>,
+        asker: ComponentRequest<'_>,
         artifact: &Artifact,
         evidence: Option<&Evidence>,
     ) {
@@ -159,7 +159,7 @@ impl KeptComponents {
     pub(in crate::policies) fn keep_digest(
         &self,
         component: &Location,
-        asker: Asker<'_>,
+        asker: ComponentRequest<'_>,
         artifact: &Artifact,
         evidence: Option<&Evidence>,
     ) -> Result<(), NoRoom> {
@@ -175,7 +175,7 @@ impl KeptComponents {
     pub(in crate::policies) fn keep(
         &self,
         component: &Location,
-        asker: Asker<'_>,
+        asker: ComponentRequest<'_>,
         artifact: &Artifact,
         manifest: Option<&str>,
         evidence: Option<&Evidence>,

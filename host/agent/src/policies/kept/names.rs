@@ -1,13 +1,13 @@
 //! What kept components, and what is known of them, are called on disk.
 
-use super::Asker;
+use super::ComponentRequest;
 use transom_artifacts::Location;
 use transom_core::digest::Digest;
 use transom_core::policy::component::Image;
 
 /// The cache key of a component; `None` if it would be ambiguous. An artifact has one key for all policies, without a
 /// tag if it has a digest. A ConfigMap belongs to one policy, because other clusters may have one of the same name.
-pub(super) fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) -> Option<String> {
+pub(super) fn key(component: &Location, ComponentRequest { uid, digest, .. }: ComponentRequest<'_>) -> Option<String> {
     match component.image() {
         Some(image) => {
             let tag = image.tag.clone().filter(|_| image.digest.is_none());
@@ -23,7 +23,7 @@ pub(super) fn key(component: &Location, Asker { uid, digest, .. }: Asker<'_>) ->
 
 /// From where a component is loaded, as precisely as its source is allowed: the repository, the keys of ConfigMaps of
 /// the policy's cluster, the file below its folder. `None` for one that cannot be loaded from a file.
-pub(super) fn origin(component: &Location, asker: Asker<'_>) -> Option<String> {
+pub(super) fn origin(component: &Location, asker: ComponentRequest<'_>) -> Option<String> {
     match component {
         Location::Builtin(_) => None,
         Location::Image(image) => Some(format!("oci:{}", image.name())),
@@ -55,7 +55,7 @@ pub(super) fn digest_beside(name: &str) -> String {
 pub(super) fn verified(
     digest: &str,
     component: &Location,
-    asker: Asker<'_>,
+    asker: ComponentRequest<'_>,
 ) -> Option<[String; 2]> {
     let (policy, uid) = (asker.policy, asker.uid.unwrap_or_default());
     let origin = origin(component, asker)?;
@@ -68,7 +68,7 @@ pub(super) fn verified(
 pub(super) fn evidence_names(
     digest: &str,
     component: &Location,
-    asker: Asker<'_>,
+    asker: ComponentRequest<'_>,
 ) -> impl Iterator<Item = String> {
     let names = verified(digest, component, asker).into_iter().flatten();
     names.chain([file(digest, "json")])

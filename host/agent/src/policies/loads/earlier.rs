@@ -26,7 +26,7 @@ pub(in crate::policies) enum Restoring {
     Done,
     /// The newest components were handed over as well. Only the revision before the active one is still to be pulled,
     /// which nothing waits for.
-    Before,
+    PreviousRevision,
     /// It could not be restored; true if a retry may succeed.
     Failed(bool),
 }

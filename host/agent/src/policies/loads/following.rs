@@ -3,7 +3,7 @@
 
 use super::earlier::{still_watched_before, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
-use super::{Before, Job, JobResult, Ran, retry_at};
+use super::{PreviousRevision, Job, JobResult, Ran, retry_at};
 use crate::policies::components::Components;
 use crate::policies::load::{LoadedPolicy, Unloaded};
 use crate::telemetry;
@@ -71,7 +71,7 @@ fn give(components: &Components, job: &Job, before: Option<LoadedPolicy>) -> Ran
     if before.is_some() {
         keep_earlier(components, job);
     }
-    Ran::Before(Box::new(Before {
+    Ran::PreviousRevision(Box::new(PreviousRevision {
         policy: Arc::clone(&job.name),
         active: job.active().map(|active| active.id),
         before,

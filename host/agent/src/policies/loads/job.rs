@@ -98,7 +98,7 @@ impl Job {
 
     /// Whether it only gets the previous revision, which nothing waits for.
     pub(super) fn follows(&self) -> bool {
-        self.restoring == Restoring::Before
+        self.restoring == Restoring::PreviousRevision
     }
 
     /// How often the revision before the active one could not be had, while it is still to be.
@@ -118,7 +118,7 @@ impl Job {
             earlier: None,
             slow: false,
             pulls: true,
-            restoring: Restoring::Before,
+            restoring: Restoring::PreviousRevision,
             due: None,
             ..self
         }

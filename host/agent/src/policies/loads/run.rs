@@ -6,7 +6,7 @@ use crate::policies::cases::PassedCases;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, LoadedPolicy, Unloaded};
 use crate::policies::revisions;
-use crate::policies::wanted::Earlier;
+use crate::policies::wanted::RecordedComponent;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ async fn read_earlier(components: &Components, job: &mut Job) -> bool {
 
 /// The components of the revisions to restore that the cache lacks. If both revisions name one place, the component of
 /// the active one counts.
-fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
+fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, RecordedComponent> {
     let history = job.history.iter();
     // The active revision comes last, so its components replace those of the previous one.
     let records =
@@ -97,7 +97,7 @@ fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
 }
 
 /// The components of the revision before the active one, if they were not kept and it may still have to work again.
-pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, Earlier> {
+pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, RecordedComponent> {
     let before = still_watched_before(components, job);
     let unkept = before.map(|record| revisions::unkept(components, &job.wanted, record));
     unkept.unwrap_or_default()
@@ -172,7 +172,7 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
 pub(super) fn run(engine: &Engine, components: &Components, job: Job) -> Ran {
     match job.restoring {
         Restoring::Next => restore_first(engine, components, job),
-        Restoring::Before => following::restore(engine, components, job),
+        Restoring::PreviousRevision => following::restore(engine, components, job),
         _ => load(engine, components, job),
     }
 }
@@ -279,7 +279,7 @@ fn again(mut job: Job) -> Ran {
 
 /// The result of loading the newest manifest: its revision; or a revision with components of an earlier run, and why
 /// the newest ones are refused; or only a refusal.
-type Newest = (Result<LoadedPolicy, Refusal>, Option<Refusal>);
+type NewestManifest = (Result<LoadedPolicy, Refusal>, Option<Refusal>);
 
 /// Loads the newest manifest.
 ///
@@ -290,7 +290,7 @@ fn load_newest(
     components: &Components,
     (job, policy): (&Job, &Policy),
     gathered: &GatheredComponents,
-) -> Result<Newest, Unloaded> {
+) -> Result<NewestManifest, Unloaded> {
     let active = job.history.as_ref().and_then(History::active);
     let inputs = load::Inputs {
         sources: components.sources(),
@@ -337,7 +337,7 @@ fn may_pass(job: &Job, refusal: &Refusal) -> bool {
 mod tests {
     use super::*;
     use crate::policies::images::Images;
-    use crate::policies::kept::{Asker, KeptComponents};
+    use crate::policies::kept::{ComponentRequest, KeptComponents};
     use crate::policies::wanted::WantedReads;
     use crate::policies::{BUILTIN, FoundPolicies, Written};
     use serde_json::json;
@@ -434,9 +434,9 @@ mod tests {
         };
         // Another policy has loaded it, from where this agent takes nothing any more.
         let elsewhere = Location::parse("oci:registry.example/a:v1", &Base::Nowhere).unwrap();
-        let other = Asker {
+        let other = ComponentRequest {
             policy: "other",
-            ..Asker::default()
+            ..ComponentRequest::default()
         };
         kept.keep_digest(&elsewhere, other, &artifact, None)
             .unwrap();

@@ -3,7 +3,7 @@
 use crate::policies::cases::PassedCases;
 use crate::policies::components::Components;
 use crate::policies::load::{self, LoadedPolicy, Unloaded};
-use crate::policies::wanted::{Earlier, WantedReads};
+use crate::policies::wanted::{RecordedComponent, WantedReads};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use transom_api::KnownReason;
@@ -19,7 +19,7 @@ pub(in crate::policies) fn unkept(
     components: &Components,
     wanted: &WantedReads,
     record: &RevisionRecord,
-) -> BTreeMap<Location, Earlier> {
+) -> BTreeMap<Location, RecordedComponent> {
     let Ok(policy) = record.policy() else {
         return BTreeMap::new();
     };
@@ -37,7 +37,7 @@ pub(in crate::policies) fn unkept(
 fn guests<'a>(
     policy: &'a Policy,
     record: &'a RevisionRecord,
-) -> impl Iterator<Item = (&'a GuestSpec, Earlier)> {
+) -> impl Iterator<Item = (&'a GuestSpec, RecordedComponent)> {
     let Manifests { decide, trigger } = &record.manifests;
     let both = [
         (Some(&policy.decide), Some(&record.decide), decide),
@@ -45,7 +45,7 @@ fn guests<'a>(
     ];
     both.into_iter().filter_map(|(spec, digest, manifest)| {
         let (digest, manifest) = (digest?.clone(), manifest.clone());
-        Some((spec?, Earlier { digest, manifest }))
+        Some((spec?, RecordedComponent { digest, manifest }))
     })
 }
 
@@ -54,7 +54,7 @@ pub(in crate::policies) fn pulled(
     history: &History,
     wanted: &WantedReads,
     component: &Location,
-) -> Option<Earlier> {
+) -> Option<RecordedComponent> {
     let active = history.active().into_iter();
     let mut records = active.chain(history.records());
     records.find_map(|record| {
@@ -91,7 +91,7 @@ pub(in crate::policies) fn restore(
         objects: read.objects.clone(),
         ..GatheredComponents::default()
     };
-    for (spec, Earlier { digest, manifest }) in guests(&policy, record) {
+    for (spec, RecordedComponent { digest, manifest }) in guests(&policy, record) {
         let digest = &digest;
         let location = Location::parse(&spec.component, &wanted.base);
         let location = location.map_err(|why| refused(&why))?;

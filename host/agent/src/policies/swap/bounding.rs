@@ -1,7 +1,7 @@
 //! Refuses manifests that may not work beside those of other policies, and bounds what the earlier revision of a policy
 //! may do while its newest manifest cannot take over.
 
-use super::{GRACE, Newest, Swap};
+use super::{GRACE, ManifestState, Swap};
 use crate::policies::Written;
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
@@ -10,7 +10,7 @@ use transom_core::catalogue::overlap::{self, LoadCandidate};
 use transom_core::catalogue::{PolicyChange, Revision};
 use transom_core::policy::{Policy, bound};
 
-impl Newest {
+impl ManifestState {
     /// Whether its components take long.
     fn is_slow(&self) -> bool {
         self.loading.is_some_and(|since| since.elapsed() > GRACE)
@@ -24,7 +24,7 @@ impl Swap {
         let mut taken = {
             let known = self.active.lock();
             let candidate = |(name, newest)| {
-                let (name, newest): (&Arc<str>, &Newest) = (name, newest);
+                let (name, newest): (&Arc<str>, &ManifestState) = (name, newest);
                 let active = known.catalogue.revision(name);
                 let active = active.map(|revision| &revision.policy);
                 let loadable = newest.policy.as_ref().filter(|_| !newest.failed);

@@ -1,8 +1,8 @@
 //! Takes the results of loads.
 
-use super::{Newest, Swap};
+use super::{ManifestState, Swap};
 use crate::policies::active::PolicyChanges;
-use crate::policies::loads::{Before, JobOutput, JobResult, Restored};
+use crate::policies::loads::{PreviousRevision, JobOutput, JobResult, Restored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;
@@ -21,7 +21,7 @@ impl Swap {
             JobOutput::Restored(restored) => {
                 (Arc::clone(&restored.policy), self.take_restored(*restored))
             }
-            JobOutput::Before(before) => {
+            JobOutput::PreviousRevision(before) => {
                 let name = Arc::clone(&before.policy);
                 self.take_before(*before);
                 (name, PolicyChanges::new())
@@ -78,7 +78,7 @@ impl Swap {
 
     /// Takes the previous revision for a rollback, if the same revision is still active and is not on probation yet.
     /// Whether the newest manifest allows a rollback is checked at the rollback.
-    fn take_before(&mut self, given: Before) {
+    fn take_before(&mut self, given: PreviousRevision) {
         let name = given.policy;
         let active = self.good.get(&name).map(|good| good.revision.id());
         let is_watched = self.probations.contains_key(&name);
@@ -95,7 +95,7 @@ impl Swap {
     fn take_result(&mut self, done: JobResult) -> PolicyChanges {
         let asks_again = done.asks_again();
         let (name, mut changes) = (done.policy, PolicyChanges::new());
-        let counts = |newest: &&mut Newest| newest.number == done.number;
+        let counts = |newest: &&mut ManifestState| newest.number == done.number;
         let Some(newest) = self.newest.get_mut(&name).filter(counts) else {
             return changes;
         };

@@ -1,6 +1,6 @@
 //! Loads policies, and again when their components changed, or could not be read.
 
-use super::{Newest, Swap};
+use super::{ManifestState, Swap};
 use crate::policies::components::PartVersions;
 use crate::policies::loads::{Job, Restoring, retry_at};
 use crate::policies::wanted::WantedReads;
@@ -12,7 +12,7 @@ use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::reference::ObjectRef;
 
-impl Newest {
+impl ManifestState {
     /// Schedules a retry if the load that ended failed to read something. Returns whether the load before it failed to
     /// read, too. `seed` spreads the policies over time.
     pub(super) fn retry_later(&mut self, unread: bool, seed: u64) -> bool {
@@ -73,7 +73,7 @@ impl Swap {
         &mut self,
         now: &BTreeMap<Location, Option<FileIdentity>>,
     ) {
-        let changed = |_: &Arc<str>, newest: &Newest| {
+        let changed = |_: &Arc<str>, newest: &ManifestState| {
             let mut before = newest.fingerprints.iter();
             newest.loading.is_some()
                 || before.any(|(at, before)| now.get(at).is_some_and(|now| now != before))
@@ -93,7 +93,7 @@ impl Swap {
         if now.is_empty() {
             return;
         }
-        let changed = |_: &Arc<str>, newest: &Newest| {
+        let changed = |_: &Arc<str>, newest: &ManifestState| {
             let named = newest.written.iter().flat_map(Written::read_from);
             let mut objects =
                 named.flat_map(|one| one.objects().into_iter().cloned().collect::<Vec<_>>());
@@ -124,7 +124,7 @@ impl Swap {
     /// Loads the policies again whose objects could not be read some time ago.
     pub(in crate::policies) fn retry(&mut self) {
         let now = Instant::now();
-        let is_due = |_: &Arc<str>, newest: &Newest| newest.retry.is_some_and(|at| at <= now);
+        let is_due = |_: &Arc<str>, newest: &ManifestState| newest.retry.is_some_and(|at| at <= now);
         for name in self.names(is_due) {
             // Another load would begin the pull of the revision before anew.
             if !self.loads.follows(&name) {

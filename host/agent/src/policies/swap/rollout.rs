@@ -2,7 +2,7 @@
 //! approval where its mode says so.
 
 use super::trial::{RunningTrial, UNSTABLE};
-use super::{Newest, Swap};
+use super::{ManifestState, Swap};
 use crate::policies::active::{PolicyChanges, Rehearsed};
 use crate::policies::load::LoadedPolicy;
 use crate::policies::{Approval, Written};
@@ -52,7 +52,7 @@ impl Pending {
     }
 }
 
-impl Newest {
+impl ManifestState {
     /// Takes the manifests as they are now, of which only the approval may differ.
     pub(super) fn approve(&mut self, written: Vec<Written>) {
         let before = std::mem::replace(&mut self.written, written);
@@ -136,7 +136,7 @@ impl Swap {
             return PolicyChanges::new();
         }
         drop(clusters);
-        let suspends = |newest: &Newest| newest.written.iter().any(Written::suspends);
+        let suspends = |newest: &ManifestState| newest.written.iter().any(Written::suspends);
         let suspends = self.newest.get(name).is_some_and(suspends);
         let mut changes = self.put_to_work(name, Arc::new(restored));
         if suspends {

@@ -230,7 +230,7 @@ impl Cache {
 
     /// An event reports that an object left a scope, at a version. Without a key only the version counts: an object
     /// without a name is not kept.
-    pub(in crate::kubernetes) fn told_gone(
+    pub(in crate::kubernetes) fn apply_deletion(
         &mut self,
         number: u64,
         version: &str,

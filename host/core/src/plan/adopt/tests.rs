@@ -6,7 +6,7 @@ use super::*;
 use crate::ownership::Ownership;
 use crate::plan::contention::Contentions;
 use crate::plan::desired::Desired;
-use crate::plan::{self, Claimed, Feasible, Step, TimeAdded};
+use crate::plan::{self, TargetState, Feasible, Step, TimeAdded};
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
 use crate::sample::{agent, object, objects_manifest, policy, with};
@@ -73,8 +73,8 @@ fn planned(
     }
 }
 
-fn claimed(there: &Object, ownership: Ownership) -> Claimed {
-    Claimed {
+fn claimed(there: &Object, ownership: Ownership) -> TargetState {
+    TargetState {
         object: there.reference.clone(),
         existing: Some(Arc::new(there.clone())),
         ownership,
@@ -85,14 +85,14 @@ fn claimed(there: &Object, ownership: Ownership) -> Claimed {
 /// What becomes of all that is desired.
 fn all(
     policy: &Policy,
-    targets: &[Claimed],
+    targets: &[TargetState],
     desired: &[Desired<'_>],
     contentions: &Contentions,
 ) -> Result<Feasible, String> {
     let cluster = "cluster.open-cluster-management.io/v1";
     let reference = ObjectRef::local(cluster, "ManagedCluster", None, "c1");
     let primary = object(reference, json!({"metadata": {"name": "c1", "uid": "u"}}));
-    let wanting = Wanting {
+    let wanting = PlanInput {
         policy,
         key: &Key::new(&policy.name, &primary.reference),
         data: TemplateData {

@@ -1,6 +1,6 @@
 //! The contention of every object that is written, by policy, primary and object.
 
-use super::{Contention, Said, WINDOW_SECONDS, whole};
+use super::{Contention, FieldFingerprints, WINDOW_SECONDS, whole};
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::kept::{Kept, KeptForms};
@@ -128,7 +128,7 @@ impl CountedWrite {
             // It says nothing about the fields that are contended.
             step if step.is_of_finalizers() => None,
             Step::Delete { .. } => {
-                let removal = Some(Said::from(whole(None)));
+                let removal = Some(FieldFingerprints::from(whole(None)));
                 let known = self.whole.known(key, target);
                 if known.is_none_or(|known| known.planned != removal) {
                     // Pruned: nothing was counted for that.
@@ -179,8 +179,8 @@ impl Contentions {
         &self,
         key: &Key,
         object: &ObjectRef,
-        before: &Said,
-        after: &Said,
+        before: &FieldFingerprints,
+        after: &FieldFingerprints,
     ) {
         if let Some(contention) = self.counted().fields.known(key, object) {
             contention.agree(before, after);

@@ -48,7 +48,7 @@ fn a_question_is_another_one_when_anything_but_the_time_differs_that_a_plan_rest
     let (facts, other_facts) = (facts(), AgentFacts::new("spoke", Some("hub")));
     let (before, after) = (primary("1"), primary("2"));
     let one = input(None, InputValue::Absent);
-    let claimed = |existing, rivals| Claimed {
+    let claimed = |existing, rivals| TargetState {
         object: target("demo"),
         existing,
         ownership: Ownership::Owner { rivals },

@@ -138,7 +138,7 @@ fn a_removal_goes_on_when_an_object_is_not_taken_over_from_another_primary_now()
         let alone = || Ownership::Owner {
             rivals: Rivals::None,
         };
-        let withheld = Claimed {
+        let withheld = TargetState {
             withheld: Some(Failure::known(reason, "m")),
             ..claimed(&former, alone())
         };

@@ -99,7 +99,7 @@ async fn neither_what_was_active_nor_the_newest_waits_for_the_registry_of_the_re
     watched.started("exec sleep 600").await;
     let mut after = watched.started(&watched.gives("1")).await;
     let given = after.next().await;
-    assert!(matches!(given, JobOutput::Before(_)));
+    assert!(matches!(given, JobOutput::PreviousRevision(_)));
     after.finish(given);
     assert_eq!(works(&after), Some(watched.active));
     assert!(after.probations.contains_key(&policy()));

@@ -25,7 +25,7 @@ enum CountedBy {
 
 /// The writes of the last minute. In memory only; older entries are dropped soon.
 #[derive(Clone, Debug, Default)]
-pub struct Brake {
+pub struct WriteLimiter {
     written: HashMap<CountedBy, VecDeque<i64>>,
     sweep_at: usize,
 }
@@ -39,7 +39,7 @@ pub struct PermittedPlan {
     pub stopped: Option<Failure>,
 }
 
-impl Brake {
+impl WriteLimiter {
     /// Counts the steps of a plan up to the first one over the budget. Call [`Self::give_back`] for a step that is
     /// not written in the end.
     pub fn admit(&mut self, key: &Key, mut plan: Plan, now_seconds: i64) -> PermittedPlan {
@@ -140,7 +140,7 @@ mod tests {
 
     /// How many of these steps may be written, and until when the rest waits.
     fn admitted(
-        brake: &mut Brake,
+        brake: &mut WriteLimiter,
         primary: &str,
         targets: &[&str],
         now: i64,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn limits_writes_per_object_and_minute() {
-        let mut brake = Brake::default();
+        let mut brake = WriteLimiter::default();
         for at in 0..60 {
             assert_eq!(
                 admitted(&mut brake, "a", &["t"], at / 2),
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_finalizer_that_is_taken_off_again_and_again_uses_up_no_other_write() {
-        let (mut brake, key) = (Brake::default(), key("a"));
+        let (mut brake, key) = (WriteLimiter::default(), key("a"));
         let keep = Step::Patch {
             reference: (*key.primary).clone(),
             version: "1".to_owned(),
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn limits_ever_changing_targets_and_resumes_long_plans_later() {
-        let mut brake = Brake::default();
+        let mut brake = WriteLimiter::default();
         let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         assert_eq!(admitted(&mut brake, "a", &names, 5), (60, Some(65)));
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn refunds_unused_writes_and_tolerates_a_clock_set_back() {
-        let mut brake = Brake::default();
+        let mut brake = WriteLimiter::default();
         for _ in 0..200 {
             assert_eq!(admitted(&mut brake, "a", &["t"], 1_000), (1, None));
             brake.give_back(&key("a"), &patch("t"));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn forgets_an_object_written_once() {
-        let mut brake = Brake::default();
+        let mut brake = WriteLimiter::default();
         for number in 0..100_000 {
             admitted(
                 &mut brake,
@@ -246,7 +246,7 @@ mod tests {
         fn no_minute_has_more_writes_to_an_object_than_allowed(
             steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_i64, 0..9_usize, any::<bool>()), 1..300),
         ) {
-            let (mut brake, mut now, mut written) = (Brake::default(), 0, Vec::<(u8, i64)>::new());
+            let (mut brake, mut now, mut written) = (WriteLimiter::default(), 0, Vec::<(u8, i64)>::new());
             for (primary, object, later, count, fails) in steps {
                 now += later;
                 let name = object.to_string();

@@ -17,7 +17,7 @@ const SWEPT_FROM: usize = 1_024;
 
 /// The reconciles of the minute that began last, by primary and policy. In memory only.
 #[derive(Clone, Debug, Default)]
-pub struct Often {
+pub struct ReconcileLimiter {
     minutes: HashMap<Key, Minute>,
     sweep_at: usize,
 }
@@ -30,19 +30,19 @@ struct Minute {
 
 /// Why a primary is not reconciled now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PutOff {
+pub struct Throttled {
     /// When it may be reconciled again, in seconds since 1970.
     pub until_seconds: i64,
     /// The failure to report, once for each minute.
     pub told: Option<Failure>,
 }
 
-impl Often {
+impl ReconcileLimiter {
     /// Counts one more reconcile; admits it within the limit.
     ///
     /// # Errors
     /// Until when the reconcile is put off.
-    pub fn admit(&mut self, key: &Key, now_seconds: i64) -> Result<(), PutOff> {
+    pub fn admit(&mut self, key: &Key, now_seconds: i64) -> Result<(), Throttled> {
         self.sweep(now_seconds);
         let fresh = Minute {
             since_seconds: now_seconds,
@@ -58,7 +58,7 @@ impl Often {
         }
         let until_seconds = minute.since_seconds.saturating_add(WINDOW_SECONDS);
         let first = minute.reconciles == MAX_RECONCILES + 1;
-        Err(PutOff {
+        Err(Throttled {
             until_seconds,
             told: first.then(|| exceeded(key, until_seconds)),
         })
@@ -147,7 +147,7 @@ mod tests {
 
     /// How many of so many reconciles are admitted, how often a refusal is reported, and until when it holds.
     fn admitted(
-        often: &mut Often,
+        often: &mut ReconcileLimiter,
         primary: &str,
         times: u32,
         now: i64,
@@ -157,7 +157,7 @@ mod tests {
             .collect();
         let told = all
             .iter()
-            .filter(|one| matches!(one, Err(PutOff { told: Some(_), .. })));
+            .filter(|one| matches!(one, Err(Throttled { told: Some(_), .. })));
         let until = all
             .iter()
             .find_map(|one| one.as_ref().err())
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn limits_reconciles_per_primary_and_minute() {
-        let (mut often, most) = (Often::default(), MAX_RECONCILES as usize);
+        let (mut often, most) = (ReconcileLimiter::default(), MAX_RECONCILES as usize);
         assert_eq!(
             admitted(&mut often, "a", MAX_RECONCILES, 100),
             (most, 0, None)
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn reports_the_primary_and_when_it_resumes() {
-        let mut often = Often::default();
+        let mut often = ReconcileLimiter::default();
         let told = (0..=MAX_RECONCILES)
             .find_map(|_| often.admit(&key("a"), 0).err()?.told)
             .unwrap();
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn forgets_elapsed_minutes() {
-        let mut often = Often::default();
+        let mut often = ReconcileLimiter::default();
         for number in 0..100_000 {
             drop(often.admit(&key(&format!("s{number}")), number / 10));
         }
