@@ -131,7 +131,9 @@ impl fmt::Debug for SourceKubeconfig {
 impl From<document::DocumentError> for KubeconfigError {
     fn from(error: document::DocumentError) -> Self {
         let reason = match error.fault {
-            DocumentFault::TooLarge => KnownReason::KubeconfigTooLarge,
+            DocumentFault::TooLarge | DocumentFault::TooManyValues => {
+                KnownReason::KubeconfigTooLarge
+            }
             DocumentFault::DuplicateKey => KnownReason::DuplicateEntry,
             _ => KnownReason::KubeconfigUnparsable,
         };

@@ -139,8 +139,8 @@ pub(super) struct Loads {
     queue: VecDeque<Job>,
     tasks: JoinSet<Ran>,
     running: BTreeMap<Id, RunningJob>,
-    /// The registries that were asked, and whether anything could be had from them the last time. Jobs that ask those
-    /// from which nothing could wait for each other, and no other job for them.
+    /// The registries that were asked, and whether they gave anything the last time. Jobs that ask registries which
+    /// gave nothing wait for each other.
     registries: BTreeMap<String, bool>,
 }
 

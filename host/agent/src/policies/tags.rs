@@ -72,8 +72,11 @@ impl Tags {
             return;
         }
         self.rest();
-        let (components, tags) = (self.components.clone(), wanted());
+        let (components, mut tags) = (self.components.clone(), wanted());
         if !tags.is_empty() {
+            // A tag that is never answered ends the look at its registry: each look begins at another one.
+            let at = self.seeds.hash_one(Instant::now()) % tags.len() as u64;
+            tags.rotate_left(usize::try_from(at).unwrap_or_default());
             self.asking = Some(tokio::spawn(ask(components, tags)));
         }
     }

@@ -164,7 +164,7 @@ reasons! {
         "Fix the document at the place named in the message.";
     KubeconfigInvalid, Invalid: "A field of the kubeconfig has the wrong type or an impossible value.",
         "Fix the field named in the message.";
-    KubeconfigTooLarge, Invalid: "The kubeconfig is larger than the limit.",
+    KubeconfigTooLarge, Invalid: "The kubeconfig is larger than the limit, or has more than 4,000 values.",
         "Make it smaller, or raise --max-kubeconfig-bytes.";
     NotAKubeconfig, Invalid: "The document does not have apiVersion v1 and kind Config.",
         "Put a kubeconfig into the Secret.";

@@ -77,11 +77,18 @@ impl Reviews {
             // A concurrent call may have got the answer meanwhile.
             match self.remembered(&question) {
                 Some(access) => Some(access),
-                None => self.ask(token, path).await.ok(),
+                None => match self.ask(token, path).await {
+                    Ok(access) => Some(access),
+                    Err(error) => is_refusal(&error).then_some(Access::Unknown),
+                },
             }
         };
         let access = timeout(patience, asked).await.ok().flatten();
         match access {
+            Some(Access::Unknown) => {
+                self.answers.locked().remove(&question);
+                Access::Unknown
+            }
             Some(access) => {
                 let answers = &mut self.answers.locked();
                 remember(answers, question, access, Instant::now());
@@ -188,6 +195,11 @@ fn may_get(user: UserInfo, path: &str) -> SubjectAccessReviewSpec {
     }
 }
 
+/// Whether the API server answered, and refused the question itself.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,7 +239,7 @@ mod tests {
         assert_eq!(all.len(), 1);
     }
 
-    /// What the API server says about every token, or that it does not answer.
+    /// What the API server says about every token, or that it does not answer. By `Unknown` it refuses the questions.
     #[derive(Clone)]
     struct Said(Arc<Mutex<Option<Access>>>);
 
@@ -240,6 +252,11 @@ mod tests {
                     let Some(access) = *said.0.locked() else {
                         return std::future::pending().await;
                     };
+                    if access == Access::Unknown {
+                        let refused = json!({"kind": "Status", "code": 403, "reason": "Forbidden"});
+                        let refused = Body::from(refused.to_string().into_bytes());
+                        return Ok(Response::builder().status(403).body(refused).unwrap());
+                    }
                     let body = match request.uri().path().ends_with("tokenreviews") {
                         true => {
                             json!({"authenticated": access != Access::Unauthenticated, "user": {}})
@@ -293,6 +310,12 @@ mod tests {
         assert_eq!(asked("a").await.0, Access::Unauthenticated);
         said.says(None);
         advance(BELIEVED).await;
+        assert_eq!(asked("a").await.0, Access::Unknown);
+        // A refusal of the question is an answer.
+        said.says(Some(Access::Allowed));
+        assert_eq!(asked("a").await.0, Access::Allowed);
+        advance(BELIEVED).await;
+        said.says(Some(Access::Unknown));
         assert_eq!(asked("a").await.0, Access::Unknown);
     }
 

@@ -169,10 +169,11 @@ pub(super) fn exceeds(source: &SourceKubeconfig, answer: &Proposal, bytes: usize
 /// The size of each entry of a list.
 fn entries(source: &SourceKubeconfig, list: &str) -> Vec<Size> {
     let entries = source.document.get(list).and_then(Value::as_array);
-    entries.into_iter().flatten().map(size).collect()
+    entries.into_iter().flatten().map(entry).collect()
 }
 
-/// Fields that an answer replaces or leaves out; their size in the source does not count.
+/// Fields of an entry, of its cluster and of its context that an answer replaces or leaves out; their size in the source
+/// does not count.
 const REPLACED: [&str; 8] = [
     "name",
     "server",
@@ -184,25 +185,40 @@ const REPLACED: [&str; 8] = [
     "certificate-authority-data",
 ];
 
+/// The size of an entry, without the fields that an answer replaces.
+fn entry(value: &Value) -> Size {
+    let kept = |value: &Value| {
+        let fields = value.as_object().into_iter().flatten();
+        let kept = fields.filter(|(key, _)| !REPLACED.contains(&key.as_str()));
+        kept.map(|(key, value)| field(key, value)).sum::<Size>()
+    };
+    let nested = ["cluster", "context"].map(|key| value.get(key).map_or(Size::default(), kept));
+    let user = value.get("user").map_or(Size::default(), |user| field("user", user));
+    let others = value.as_object().into_iter().flatten();
+    let others = others.filter(|(key, _)| !["cluster", "context", "user", "name"].contains(&key.as_str()));
+    let others = others.map(|(key, value)| field(key, value));
+    others.chain(nested).chain([user]).sum()
+}
+
 fn size(value: &Value) -> Size {
-    match value {
+    let inner: Size = match value {
         Value::Object(fields) => fields.iter().map(|(key, value)| field(key, value)).sum(),
         Value::Array(items) => items.iter().map(size).sum(),
-        Value::String(held) => text(Some(held)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Size {
-            bytes: 1,
-            values: 1,
-        },
+        Value::String(held) => return text(Some(held)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Size { bytes: 1, values: 0 },
+    };
+    Size {
+        values: inner.values + 1,
+        ..inner
     }
 }
 
 fn field(key: &str, value: &Value) -> Size {
-    if value.is_string() && REPLACED.contains(&key) {
-        return Size::default();
+    let size = size(value);
+    Size {
+        bytes: size.bytes.saturating_add(key.len()),
+        ..size
     }
-    let mut size = size(value);
-    size.bytes = size.bytes.saturating_add(key.len());
-    size
 }
 
 fn text(held: Option<&str>) -> Size {

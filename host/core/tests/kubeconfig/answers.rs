@@ -480,7 +480,10 @@ fn omits_the_ca_only_if_source_and_grant_allow_it() {
 fn refuses_an_answer_that_multiplies_before_building_it() {
     let big = "x".repeat(60_000);
     let secret = |field: &str| with(admin(), field, json!(big));
-    let many_values = with(admin(), "/users/0/zone", json!(vec![1; 5_000]));
+    let many_values = with(admin(), "/users/0/zone", json!(vec![1; 3_000]));
+    let many_maps = with(admin(), "/users/0/zone", json!(vec![json!({"a": {}}); 1_000]));
+    // What an answer replaces of an entry is kept inside of what it does not replace.
+    let kept = with(admin(), "/users/0/user/namespace", json!(big));
     // Each is refused by the rule that runs before anything is built, not for the size of the result.
     let same_ca = |authorities: Vec<u32>| {
         try_answer(&two(), |answer| {
@@ -506,6 +509,8 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
         (repeated(&token, 900), large),
         (repeated(&token, 18), large),
         (repeated(&many_values, 900), large),
+        (repeated(&many_maps, 900), large),
+        (repeated(&kept, 900), large),
     ] {
         let error = result.unwrap_err();
         assert_eq!(error.reason, KnownReason::KubeconfigTooLarge);

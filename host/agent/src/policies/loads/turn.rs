@@ -94,16 +94,19 @@ impl Loads {
             |asked: &BTreeSet<String>| asked.iter().any(|one| self.gave(one) == Some(false));
         let is_same = |asked: &&&BTreeSet<String>| !asked.is_disjoint(&job.registries);
         let same = pulling.iter().filter(is_same).count();
+        let new = |one: &&String| self.gave(one) != Some(true);
+        let new: Vec<_> = job.registries.iter().filter(new).collect();
+        let is_asked = pulling.iter().any(|asked| new.iter().any(|one| asked.contains(*one)));
         let waits = is_silent(&job.registries) && pulling.iter().any(|asked| is_silent(asked));
-        if pulling.len() >= PULLING || waits {
+        if pulling.len() >= PULLING || waits || same >= READING {
             return false;
         }
-        if known(&job.registries) {
-            return same < READING;
+        if new.is_empty() {
+            return true;
         }
         let left = usize::from(self.registries.values().any(|gave| *gave));
         let unknown = pulling.iter().filter(|asked| !known(asked)).count();
-        same == 0 && unknown < PULLING - left
+        !is_asked && unknown < PULLING - left
     }
 
     /// Whether anything could be had from a registry the last time; `None` for one that was not asked yet.
