@@ -2,7 +2,7 @@
 
 use crate::ClusterAccess;
 use crate::grant::MANIFEST_WORK;
-use crate::known::{Known, ExistingObject};
+use crate::known::{ExistingObject, Known};
 use crate::objects::Objects;
 use crate::reasons::{ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
 use crate::settings::Settings;
@@ -177,8 +177,9 @@ fn namespace(
 ) -> (Option<Desired>, Option<Desired>) {
     let namespace = objects.labelled(Namespace::of(&objects.namespace()));
     let namespace = namespace.labels(&settings.namespace_labels);
-    let says_all =
-        |there: &ExistingObject| there.names(objects.name()) && settings.namespace_labels.is_empty();
+    let says_all = |there: &ExistingObject| {
+        there.names(objects.name()) && settings.namespace_labels.is_empty()
+    };
     match &known.namespace {
         _ if decided != Decided::Accepted => (None, None),
         None => (Some(namespace.whole()), None),

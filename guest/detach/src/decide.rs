@@ -243,7 +243,9 @@ fn answer(
         false => reasons::KLUSTERLET_REMAINS,
     };
     let wait = waits(&reason, &klusterlet);
-    let there = found(inputs, CLUSTER).read::<ExistingObject>()?.map(|_| cluster);
+    let there = found(inputs, CLUSTER)
+        .read::<ExistingObject>()?
+        .map(|_| cluster);
     // Without a ManagedCluster only the note tells that the Klusterlet is not that of another hub.
     let is_known_ours = there.is_some() || is_imported(primary)?;
     let taken = is_stuck && settings.take_finalizers && is_known_ours;

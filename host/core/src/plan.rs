@@ -3,7 +3,6 @@
 
 mod adopt;
 mod agreed;
-pub mod write_limit;
 pub mod conditions;
 pub mod contention;
 mod course;
@@ -18,6 +17,7 @@ mod outcome;
 pub mod prune;
 pub mod remove;
 mod whole;
+pub mod write_limit;
 
 pub use outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
 pub use whole::unlocated;

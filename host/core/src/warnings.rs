@@ -264,7 +264,10 @@ mod tests {
     fn a_repeat_during_its_events_creation_makes_no_second_event() {
         let mut warnings = Warnings::default();
         assert_eq!(warnings.say((&key("a"), "u"), "One", 0), EventAction::New);
-        assert_eq!(warnings.say((&key("a"), "u"), "One", 2), EventAction::Nothing);
+        assert_eq!(
+            warnings.say((&key("a"), "u"), "One", 2),
+            EventAction::Nothing
+        );
         assert_eq!(
             warnings.say((&key("a"), "u"), "Two", 2),
             EventAction::New,
@@ -311,7 +314,9 @@ mod tests {
         let mut warnings = Warnings::default();
         let told = |warnings: &mut Warnings, from: usize, now: u64| {
             (from..from + 100)
-                .filter(|n| warnings.say((&key(&n.to_string()), "u"), "One", now) == EventAction::New)
+                .filter(|n| {
+                    warnings.say((&key(&n.to_string()), "u"), "One", now) == EventAction::New
+                })
                 .count()
         };
         assert_eq!(told(&mut warnings, 0, MINUTE), 25);
@@ -327,7 +332,10 @@ mod tests {
         let policy = ObjectRef::local("v", KIND, None, "p");
         let policy = Key::new(&"p".into(), &policy);
         assert_eq!(warnings.say((&policy, "u"), "One", 0), EventAction::New);
-        assert_eq!(warnings.say((&key("z"), "u"), "One", 0), EventAction::Nothing);
+        assert_eq!(
+            warnings.say((&key("z"), "u"), "One", 0),
+            EventAction::Nothing
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use transom_core::pattern::template::TemplateNames;
 use transom_core::pattern::{Pattern, TemplateData};
 use transom_core::plan::contention::Contentions;
 use transom_core::plan::desired::{Desired, Elements, Field, Fields};
-use transom_core::plan::{Step, TimeAdded, PlanInput, plan};
+use transom_core::plan::{PlanInput, Step, TimeAdded, plan};
 use transom_core::policy::{check, manifest};
 use transom_core::projection::Declared;
 use transom_core::projection::path::Path;

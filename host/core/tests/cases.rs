@@ -21,7 +21,7 @@ use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::{self, Contention, Contentions};
 use transom_core::plan::desired::{Desired, HoleContent, KeyContent, Whole};
 use transom_core::plan::prune::{self, PruneCandidate, Undesired};
-use transom_core::plan::{self, TargetState, Other, Plan, Step, TimeAdded, PlanInput};
+use transom_core::plan::{self, Other, Plan, PlanInput, Step, TargetState, TimeAdded};
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::Rounds;

@@ -21,7 +21,7 @@ use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::prune::{PruneCandidate, Undesired};
-use transom_core::plan::{TargetState, Other, Step, TimeAdded};
+use transom_core::plan::{Other, Step, TargetState, TimeAdded};
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{NextRound, Rounds};
 use transom_core::rollout::expected;

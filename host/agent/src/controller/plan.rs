@@ -12,7 +12,7 @@ use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
-use transom_core::plan::{self, Feasible, Plan, Step, TimeAdded, PlanInput, finalizer, remove};
+use transom_core::plan::{self, Feasible, Plan, PlanInput, Step, TimeAdded, finalizer, remove};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;

@@ -148,7 +148,11 @@ impl KeptComponents {
     }
 
     /// What was loaded from a place.
-    pub(super) fn record(&self, component: &Location, asker: ComponentRequest<'_>) -> Option<LoadRecord> {
+    pub(super) fn record(
+        &self,
+        component: &Location,
+        asker: ComponentRequest<'_>,
+    ) -> Option<LoadRecord> {
         let key = key(component, asker)?;
         let known = || {
             let known = self.known.locked();
@@ -193,7 +197,11 @@ impl KeptComponents {
 
     /// The bytes that were loaded from a place, if they have the demanded digest, and what was kept for verifying them.
     /// Reads files.
-    pub(super) fn find(&self, component: &Location, asker: ComponentRequest<'_>) -> Option<HeldComponent> {
+    pub(super) fn find(
+        &self,
+        component: &Location,
+        asker: ComponentRequest<'_>,
+    ) -> Option<HeldComponent> {
         let record = self.fitting(component, asker)?;
         let (name, folder) = (name(&record.digest), self.components.as_ref()?);
         let bytes = folder.read(&name, MAX_BYTES).ok()?;
@@ -213,7 +221,12 @@ impl KeptComponents {
     }
 
     /// What verified a component for a policy, or else for another one: each load checks it against its own demand.
-    fn evidence(&self, digest: &str, component: &Location, asker: ComponentRequest<'_>) -> Option<Evidence> {
+    fn evidence(
+        &self,
+        digest: &str,
+        component: &Location,
+        asker: ComponentRequest<'_>,
+    ) -> Option<Evidence> {
         let folder = self.evidence.as_ref()?;
         evidence_names(digest, component, asker).find_map(|name| {
             let text = folder.read(&name, EVIDENCE_BYTES).ok()?;
@@ -248,7 +261,12 @@ impl KeptComponents {
     }
 
     /// Whether the component with a digest was loaded from a place and is still there; it may be damaged.
-    pub(super) fn has_from(&self, component: &Location, asker: ComponentRequest<'_>, digest: &str) -> bool {
+    pub(super) fn has_from(
+        &self,
+        component: &Location,
+        asker: ComponentRequest<'_>,
+        digest: &str,
+    ) -> bool {
         self.has_digest(digest) && self.is_from(component, asker, digest)
     }
 

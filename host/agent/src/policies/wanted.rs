@@ -80,8 +80,9 @@ impl WantedReads {
     /// as it was.
     pub(super) fn of_earlier(&self, components: BTreeMap<Location, RecordedComponent>) -> Self {
         let places = components.keys().cloned();
-        let manifest =
-            |(at, earlier): (&Location, &RecordedComponent)| Some((at.clone(), earlier.manifest.clone()?));
+        let manifest = |(at, earlier): (&Location, &RecordedComponent)| {
+            Some((at.clone(), earlier.manifest.clone()?))
+        };
         Self {
             companions: companions(self.verify.as_ref(), places.clone(), &self.base),
             components: places.collect(),

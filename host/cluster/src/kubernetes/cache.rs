@@ -387,7 +387,10 @@ mod tests {
         );
         // Its type changed, but the watch of its name still covers it.
         assert_eq!(told(&cache.apply_deletion(OPAQUE, "6", Some("n/made"))), "");
-        assert_eq!(told(&cache.apply_deletion(EXACT, "7", Some("n/made"))), "-made");
+        assert_eq!(
+            told(&cache.apply_deletion(EXACT, "7", Some("n/made"))),
+            "-made"
+        );
     }
 
     #[test]
@@ -485,7 +488,10 @@ mod tests {
         let mut cache = cache();
         let asked = cache.asked();
         event(&mut cache, EXACT, item("made", 8, "ours"));
-        assert_eq!(told(&cache.apply_deletion(EXACT, "9", Some("n/made"))), "-made");
+        assert_eq!(
+            told(&cache.apply_deletion(EXACT, "9", Some("n/made"))),
+            "-made"
+        );
         event(&mut cache, OPAQUE, item("other", 10, "x"));
         assert_eq!(told(&cache.answered(&object("made", 8, "ours"), asked)), "");
         assert_eq!(

@@ -483,7 +483,10 @@ mod tests {
         let after = addon("2", "True", "True", json!({}));
         seen.written(Some((&after, fingerprint::of(&after))));
         let beats = addon("2", "True", "False", json!({}));
-        for (now, expected) in [(&beats, WakeDecision::Nothing), (&before, WakeDecision::Wakes)] {
+        for (now, expected) in [
+            (&beats, WakeDecision::Nothing),
+            (&before, WakeDecision::Wakes),
+        ] {
             assert_eq!(meaning(&mut seen, Observed::Present(now), 0), expected);
         }
         seen.written(None);
@@ -492,7 +495,10 @@ mod tests {
             WakeDecision::Wakes
         );
         let mut absent = Seen::fields(&fields, None);
-        assert_eq!(meaning(&mut absent, Observed::Gone, 0), WakeDecision::Nothing);
+        assert_eq!(
+            meaning(&mut absent, Observed::Gone, 0),
+            WakeDecision::Nothing
+        );
         assert_eq!(
             meaning(&mut absent, Observed::Present(&after), 0),
             WakeDecision::Wakes
@@ -575,7 +581,10 @@ mod tests {
             }
         }
         let mut absent = of(&need(Form::Presence, Wake::Presence), None, 0);
-        assert_eq!(meaning(&mut absent, Observed::Gone, 0), WakeDecision::Nothing);
+        assert_eq!(
+            meaning(&mut absent, Observed::Gone, 0),
+            WakeDecision::Nothing
+        );
         assert_eq!(
             meaning(&mut absent, Observed::Present(&one), 0),
             WakeDecision::Wakes
@@ -596,7 +605,12 @@ mod tests {
         assert_eq!(seen.until(), Some(360));
         for (renewed, now, expected, until) in [
             ("1970-01-01T00:02:00Z", 130, WakeDecision::Moves, Some(420)),
-            ("1970-01-01T00:02:00Z", 140, WakeDecision::Nothing, Some(420)),
+            (
+                "1970-01-01T00:02:00Z",
+                140,
+                WakeDecision::Nothing,
+                Some(420),
+            ),
             ("1970-01-01T00:02:00Z", 420, WakeDecision::Wakes, Some(420)),
             ("never", 140, WakeDecision::Wakes, Some(420)),
         ] {

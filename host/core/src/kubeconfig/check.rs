@@ -172,32 +172,37 @@ fn entries(source: &SourceKubeconfig, list: &str) -> Vec<Size> {
     entries.into_iter().flatten().map(entry).collect()
 }
 
-/// Fields of an entry, of its cluster and of its context that an answer replaces or leaves out; their size in the source
-/// does not count.
-const REPLACED: [&str; 8] = [
-    "name",
-    "server",
-    "cluster",
-    "user",
-    "namespace",
-    "proxy-url",
-    "tls-server-name",
-    "certificate-authority-data",
+/// The fields of a cluster and of a context that an answer replaces or leaves out; their size in the source does not
+/// count.
+const REPLACED: [(&str, &[&str]); 2] = [
+    (
+        "cluster",
+        &[
+            "server",
+            "proxy-url",
+            "tls-server-name",
+            "certificate-authority-data",
+        ],
+    ),
+    ("context", &["cluster", "user", "namespace"]),
 ];
 
-/// The size of an entry, without the fields that an answer replaces.
+/// The size of an entry, without its name and what an answer replaces in it.
 fn entry(value: &Value) -> Size {
-    let kept = |value: &Value| {
-        let fields = value.as_object().into_iter().flatten();
-        let kept = fields.filter(|(key, _)| !REPLACED.contains(&key.as_str()));
-        kept.map(|(key, value)| field(key, value)).sum::<Size>()
+    let of = |(key, value): (&String, &Value)| {
+        let replaced = REPLACED.into_iter().find(|(name, _)| key == name);
+        match (replaced, value) {
+            _ if key == "name" => Size::default(),
+            (Some((_, replaced)), Value::Object(fields)) => {
+                let kept = fields
+                    .iter()
+                    .filter(|(key, _)| !replaced.contains(&key.as_str()));
+                kept.map(|(key, value)| field(key, value)).sum()
+            }
+            _ => field(key, value),
+        }
     };
-    let nested = ["cluster", "context"].map(|key| value.get(key).map_or(Size::default(), kept));
-    let user = value.get("user").map_or(Size::default(), |user| field("user", user));
-    let others = value.as_object().into_iter().flatten();
-    let others = others.filter(|(key, _)| !["cluster", "context", "user", "name"].contains(&key.as_str()));
-    let others = others.map(|(key, value)| field(key, value));
-    others.chain(nested).chain([user]).sum()
+    value.as_object().into_iter().flatten().map(of).sum()
 }
 
 fn size(value: &Value) -> Size {
@@ -205,7 +210,10 @@ fn size(value: &Value) -> Size {
         Value::Object(fields) => fields.iter().map(|(key, value)| field(key, value)).sum(),
         Value::Array(items) => items.iter().map(size).sum(),
         Value::String(held) => return text(Some(held)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Size { bytes: 1, values: 0 },
+        Value::Null | Value::Bool(_) | Value::Number(_) => Size {
+            bytes: 1,
+            values: 0,
+        },
     };
     Size {
         values: inner.values + 1,

@@ -2,7 +2,7 @@
 
 use super::contention::Contentions;
 use super::desired::Desired;
-use super::{PlannedFields, Step, PlanInput, absent, fields, finalizer, remove, whole};
+use super::{PlanInput, PlannedFields, Step, absent, fields, finalizer, remove, whole};
 use crate::failure::Failure;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;

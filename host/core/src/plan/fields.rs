@@ -5,7 +5,7 @@
 use super::contention::{Contentions, FieldFingerprints};
 use super::desired::{Elements, Field, Fields};
 use super::kept::KeptForms;
-use super::{PlannedFields, Step, TimeAdded, PlanInput, conditions};
+use super::{PlanInput, PlannedFields, Step, TimeAdded, conditions};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;

@@ -2,7 +2,7 @@
 //! finalizers on objects that a policy makes: they hold an object that others delete until the policy no longer wants
 //! it.
 
-use super::{Step, PlanInput, field_manager};
+use super::{PlanInput, Step, field_manager};
 use crate::managed_keys::finalizers_left;
 use crate::object::Object;
 use crate::policy::{Policy, WriteRule};

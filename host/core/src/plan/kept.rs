@@ -132,7 +132,7 @@ mod tests {
     use crate::pattern::TemplateData;
     use crate::plan::contention::Contentions;
     use crate::plan::desired::{Desired, Field, Fields, Whole};
-    use crate::plan::{TargetState, TimeAdded, PlanInput, plan};
+    use crate::plan::{PlanInput, TargetState, TimeAdded, plan};
     use crate::policy::Policy;
     use crate::projection::path::Path;
     use crate::reference::ObjectRef;

@@ -1,7 +1,7 @@
 //! Plans the removal of an object that others made, or that the policy itself makes.
 
 use super::contention::{self, Contentions};
-use super::{TargetState, Step, PlanInput, adopt, finalizer, whole};
+use super::{PlanInput, Step, TargetState, adopt, finalizer, whole};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::Rivals;

@@ -2,7 +2,7 @@
 
 use super::contention::{self, Contentions};
 use super::desired::{KeyContent, Whole};
-use super::{TargetState, Step, PlanInput, adopt, finalizer};
+use super::{PlanInput, Step, TargetState, adopt, finalizer};
 use crate::failure::Failure;
 use crate::managed_keys::{self, WantedKeys, finalizers_left};
 use crate::object::Object;
@@ -169,7 +169,12 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
     Failure::known(KnownReason::OwnershipPending, message)
 }
 
-fn create(wanting: &PlanInput<'_>, whole: &Whole<'_>, wanted: &WantedKeys, rule: &WriteRule) -> Step {
+fn create(
+    wanting: &PlanInput<'_>,
+    whole: &Whole<'_>,
+    wanted: &WantedKeys,
+    rule: &WriteRule,
+) -> Step {
     let target = &whole.object;
     let data = whole
         .data

@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::inputs::Found;
 use crate::object::Object;
 use crate::plan::fleet::Writes;
-use crate::plan::{TargetState, Other};
+use crate::plan::{Other, TargetState};
 use crate::work::Key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -11,7 +11,7 @@ use transom_core::kubeconfig::KubeconfigLimits;
 use transom_core::object::Object;
 use transom_core::pattern::TemplateData;
 use transom_core::plan::contention::Contentions;
-use transom_core::plan::{Feasible, Other, Plan, TimeAdded, PlanInput, plan};
+use transom_core::plan::{Feasible, Other, Plan, PlanInput, TimeAdded, plan};
 use transom_core::policy::Policy;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;

@@ -481,7 +481,11 @@ fn refuses_an_answer_that_multiplies_before_building_it() {
     let big = "x".repeat(60_000);
     let secret = |field: &str| with(admin(), field, json!(big));
     let many_values = with(admin(), "/users/0/zone", json!(vec![1; 3_000]));
-    let many_maps = with(admin(), "/users/0/zone", json!(vec![json!({"a": {}}); 1_000]));
+    let many_maps = with(
+        admin(),
+        "/users/0/zone",
+        json!(vec![json!({"a": {}}); 1_000]),
+    );
     // What an answer replaces of an entry is kept inside of what it does not replace.
     let kept = with(admin(), "/users/0/user/namespace", json!(big));
     // Each is refused by the rule that runs before anything is built, not for the size of the result.

@@ -158,7 +158,7 @@ async fn refused_and_mended(stage: &Stage) -> Result<()> {
         "{status}"
     );
     ensure!(
-        condition(&status, "Reconciling") == ("True", "ComponentNotFound"),
+        condition(&status, "Stalled") == ("True", "ComponentNotFound"),
         "{status}"
     );
     stage.move_port("one", 7443).await?;

@@ -158,13 +158,12 @@ fn what_open_cluster_management_made_is_taken_over_and_goes_where_it_is_not_want
                 "{namespace}"
             );
         }
+        // A shared one may belong to another cluster, which is reconciled later.
         for name in [one.as_str(), "registration", "work"] {
-            let role = stage.get(ROLE, None, &format!("{PREFIX}{name}")).await?;
-            let role = role.context("no role")?;
-            ensure!(
-                role["metadata"]["labels"]["transom.dev/adopted"] == "true",
-                "{role}"
-            );
+            let adopted = |it: &Value| it["metadata"]["labels"]["transom.dev/adopted"] == "true";
+            let name = format!("{PREFIX}{name}");
+            let role = stage.objects().wait_for(ROLE, (None, &name), adopted);
+            role.await?;
         }
         // The denied one keeps the role to read itself; of the deleted one nothing is left.
         wait_for_condition(stage, MANAGED, denied, &decided(false)).await?;

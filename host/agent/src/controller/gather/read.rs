@@ -9,7 +9,7 @@ use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::Ownership;
 use transom_core::plan::prune::{self, Handover, PruneCandidate, Undesired};
-use transom_core::plan::{TargetState, Other};
+use transom_core::plan::{Other, TargetState};
 use transom_core::projection::path::Path;
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
@@ -62,7 +62,10 @@ impl Reader<'_> {
     }
 
     /// Why a target that was made for another primary may not be taken over now, if so.
-    pub(super) async fn take_over(&mut self, target: &TargetState) -> Result<Option<Failure>, Failure> {
+    pub(super) async fn take_over(
+        &mut self,
+        target: &TargetState,
+    ) -> Result<Option<Failure>, Failure> {
         let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
         let owned = matches!(target.ownership, Ownership::Owner { .. });
         let existing = target.existing.as_deref().filter(|_| owned);

@@ -1,7 +1,9 @@
 //! Keeps what was loaded. Room is made by removing what no policy uses.
 
 use super::names::{beside, digest_beside, digest_of, file, key, name, origin, verified};
-use super::{ComponentRequest, EVIDENCE_BYTES, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS};
+use super::{
+    ComponentRequest, EVIDENCE_BYTES, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, io};
 use transom_artifacts::signature::Evidence;

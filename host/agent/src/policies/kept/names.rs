@@ -7,7 +7,10 @@ use transom_core::policy::component::Image;
 
 /// The cache key of a component; `None` if it would be ambiguous. An artifact has one key for all policies, without a
 /// tag if it has a digest. A ConfigMap belongs to one policy, because other clusters may have one of the same name.
-pub(super) fn key(component: &Location, ComponentRequest { uid, digest, .. }: ComponentRequest<'_>) -> Option<String> {
+pub(super) fn key(
+    component: &Location,
+    ComponentRequest { uid, digest, .. }: ComponentRequest<'_>,
+) -> Option<String> {
     match component.image() {
         Some(image) => {
             let tag = image.tag.clone().filter(|_| image.digest.is_none());

@@ -3,7 +3,7 @@
 
 use super::earlier::{still_watched_before, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
-use super::{PreviousRevision, Job, JobResult, Ran, retry_at};
+use super::{Job, JobResult, PreviousRevision, Ran, retry_at};
 use crate::policies::components::Components;
 use crate::policies::load::{LoadedPolicy, Unloaded};
 use crate::telemetry;

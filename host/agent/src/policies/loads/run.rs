@@ -97,7 +97,10 @@ fn unkept(components: &Components, job: &Job) -> BTreeMap<Location, RecordedComp
 }
 
 /// The components of the revision before the active one, if they were not kept and it may still have to work again.
-pub(super) fn unkept_before(components: &Components, job: &Job) -> BTreeMap<Location, RecordedComponent> {
+pub(super) fn unkept_before(
+    components: &Components,
+    job: &Job,
+) -> BTreeMap<Location, RecordedComponent> {
     let before = still_watched_before(components, job);
     let unkept = before.map(|record| revisions::unkept(components, &job.wanted, record));
     unkept.unwrap_or_default()

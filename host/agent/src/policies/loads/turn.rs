@@ -96,7 +96,9 @@ impl Loads {
         let same = pulling.iter().filter(is_same).count();
         let new = |one: &&String| self.gave(one) != Some(true);
         let new: Vec<_> = job.registries.iter().filter(new).collect();
-        let is_asked = pulling.iter().any(|asked| new.iter().any(|one| asked.contains(*one)));
+        let is_asked = pulling
+            .iter()
+            .any(|asked| new.iter().any(|one| asked.contains(*one)));
         let waits = is_silent(&job.registries) && pulling.iter().any(|asked| is_silent(asked));
         if pulling.len() >= PULLING || waits || same >= READING {
             return false;

@@ -124,7 +124,8 @@ impl Swap {
     /// Loads the policies again whose objects could not be read some time ago.
     pub(in crate::policies) fn retry(&mut self) {
         let now = Instant::now();
-        let is_due = |_: &Arc<str>, newest: &ManifestState| newest.retry.is_some_and(|at| at <= now);
+        let is_due =
+            |_: &Arc<str>, newest: &ManifestState| newest.retry.is_some_and(|at| at <= now);
         for name in self.names(is_due) {
             // Another load would begin the pull of the revision before anew.
             if !self.loads.follows(&name) {

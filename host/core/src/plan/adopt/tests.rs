@@ -6,7 +6,7 @@ use super::*;
 use crate::ownership::Ownership;
 use crate::plan::contention::Contentions;
 use crate::plan::desired::Desired;
-use crate::plan::{self, TargetState, Feasible, Step, TimeAdded};
+use crate::plan::{self, Feasible, Step, TargetState, TimeAdded};
 use crate::policy::Policy;
 use crate::reference::ObjectRef;
 use crate::sample::{agent, object, objects_manifest, policy, with};

@@ -324,7 +324,9 @@ impl World {
             return;
         }
         let news = match past.map(|past| (past.name, self.seen(watch, past.after))) {
-            Some((name, None)) => self.cache.apply_deletion(number, &text, Some(&item_key(name))),
+            Some((name, None)) => self
+                .cache
+                .apply_deletion(number, &text, Some(&item_key(name))),
             Some((name, Some(stored))) => {
                 let item = self.item(watch, name, stored);
                 self.cache.told(number, &text, Some(item))
