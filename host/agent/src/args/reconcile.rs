@@ -1,7 +1,7 @@
 //! Flags of everything that reconciles policies, and of `render`, which only shows what a reconcile would write.
 
 use super::call::CallArgs;
-use super::name::parse_label;
+use super::name::parse_cluster;
 use super::{OutputFormat, RegistryArgs, Reveal};
 use clap::{Args, Parser};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) now: Option<i64>,
     /// Name of the cluster that the agent works for.
-    #[arg(long, value_name = "NAME", default_value = "local-cluster", value_parser = parse_label)]
+    #[arg(long, value_name = "NAME", default_value = "local-cluster", value_parser = parse_cluster)]
     pub(crate) cluster_name: String,
     /// Size limit of a kubeconfig that is read or written, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
@@ -42,7 +42,7 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 3 << 19)]
     pub(crate) max_object_bytes: usize,
     /// Name of the hub's own cluster. When it is another cluster, guests may use discovery names.
-    #[arg(long, value_name = "NAME", value_parser = parse_label)]
+    #[arg(long, value_name = "NAME", value_parser = parse_cluster)]
     pub(crate) self_managed_cluster: Option<String>,
 }
 
