@@ -72,9 +72,7 @@ impl Objects {
 /// # Errors
 /// [`INVALID_TARGET_NAME`] if an annotation has a name that none can have: it is not known which one is meant.
 fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>, Problem> {
-    let mut read: ExistingObject = primary.read()?;
-    let noted = read.metadata.annotations.remove(IMPORTED);
-    match noted.filter(|name| !name.is_empty()) {
+    match noted(primary)? {
         Some(name) if is_label(&name) => Ok(Some(name)),
         Some(_) => {
             let message = "the note of the import is not the name of a ManagedCluster";
@@ -87,11 +85,11 @@ fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>
     }
 }
 
-/// Whether the HostedCluster was imported from here, as its note says.
-fn is_imported(primary: &Primary) -> Result<bool, Problem> {
-    let read: ExistingObject = primary.read()?;
-    let noted = read.metadata.annotations.get(IMPORTED);
-    Ok(noted.is_some_and(|name| is_label(name)))
+/// The note of the import from here, if there is one.
+fn noted(primary: &Primary) -> Result<Option<String>, Problem> {
+    let mut read: ExistingObject = primary.read()?;
+    let noted = read.metadata.annotations.remove(IMPORTED);
+    Ok(noted.filter(|name| !name.is_empty()))
 }
 
 /// Whether all HostedClusters were read that stay.
@@ -247,7 +245,7 @@ fn answer(
         .read::<ExistingObject>()?
         .map(|_| cluster);
     // Without a ManagedCluster only the note tells that the Klusterlet is not that of another hub.
-    let is_known_ours = there.is_some() || is_imported(primary)?;
+    let is_known_ours = there.is_some() || noted(primary)?.is_some();
     let taken = is_stuck && settings.take_finalizers && is_known_ours;
     let taken = taken.then_some(klusterlet);
     Ok(Answer {

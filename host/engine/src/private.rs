@@ -109,15 +109,6 @@ impl PrivateFolder {
             .and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Whether the spared files alone stay within this many files and bytes.
-    pub fn has_room(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let spared = entries.filter(|entry| entry.file_name().to_str().is_some_and(&is_spared));
-        let lengths = spared.filter_map(|entry| Some(entry.metadata().ok()?.len()));
-        let spared = lengths.fold((0, 0), |(files, bytes), length| (files + 1, bytes + length));
-        spared.0 <= files && spared.1 <= bytes
-    }
-
     /// Removes the oldest files, except those with spared names, until at most this many files and bytes are left.
     /// Returns whether that was possible.
     pub fn prune(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
@@ -143,6 +134,20 @@ impl PrivateFolder {
             }
         }
         left.0 <= files && left.1 <= bytes
+    }
+
+    /// Like [`PrivateFolder::prune`], but removes nothing if the spared files alone are too many.
+    pub fn make_room(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
+        self.has_room(files, bytes, &is_spared) && self.prune(files, bytes, is_spared)
+    }
+
+    /// Whether the spared files alone stay within this many files and bytes.
+    fn has_room(&self, files: usize, bytes: u64, is_spared: impl Fn(&str) -> bool) -> bool {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let spared = entries.filter(|entry| entry.file_name().to_str().is_some_and(&is_spared));
+        let lengths = spared.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+        let spared = lengths.fold((0, 0), |(files, bytes), length| (files + 1, bytes + length));
+        spared.0 <= files && spared.1 <= bytes
     }
 }
 

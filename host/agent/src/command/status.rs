@@ -142,16 +142,18 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     };
     let (state, reason, message) =
         told.map_or_else(gone, |told| (told.state, told.reason, told.message));
+    let published = controller.published(&key.policy);
+    let used = published.as_ref().map(|one| one.usage.clone());
     let reported = controller.reported(&key);
     let failed = reported.as_ref().filter(|told| told.state == State::Failed);
     let (standing, reason, message) = match (PrimaryState::of(state, &account), failed) {
         // The running agent would write it as well; its failure says why it does not.
         (WouldApply, Some(told)) => {
             let declared = || Reason::Declared(told.reason.as_str().into());
-            let reason = known(&told.reason).map_or_else(declared, Reason::from);
+            let reason = KnownReason::named(&told.reason).map_or_else(declared, Reason::from);
             (Failed, reason, told.message.clone())
         }
-        (WouldApply, None) => match held(controller, &key, &account) {
+        (WouldApply, None) => match held(controller, &key, &account, published) {
             Some((reason, message)) => (Held, reason.into(), message),
             None => (WouldApply, reason, message),
         },
@@ -166,10 +168,8 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     };
     let queue = controller.queue(&key.policy);
     let verified = queue.and_then(|queue| core_summary::signers(&queue.loaded().revision));
-    let published = controller.published(&key.policy);
-    let used = published.map(|one| one.usage).unwrap_or_default();
     Row {
-        used,
+        used: used.unwrap_or_default(),
         key,
         standing,
         reason: reason.as_str().to_owned(),
@@ -183,8 +183,12 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
 }
 
 /// Why the running agent does not write what would be written: its limits, or a policy that is not active.
-fn held(controller: &Controller, key: &Key, account: &Account) -> Option<(KnownReason, String)> {
-    let published = controller.published(&key.policy);
+fn held(
+    controller: &Controller,
+    key: &Key,
+    account: &Account,
+    published: Option<PolicyStatus>,
+) -> Option<(KnownReason, String)> {
     let limits = published.as_ref().and_then(|one| one.limits.as_ref());
     let message = limits.and_then(|limits| withheld(limits, account));
     message
@@ -212,21 +216,16 @@ fn waits(
     let loaded = controller.queue(&key.policy)?.loaded();
     let revision = &loaded.revision;
     let id = short(&revision.id());
-    let is_folder = || {
-        controller
-            .connections
-            .local()?
-            .server()
-            .is_none()
-            .then_some(())
-    };
+    let local = controller.connections.local();
     let published = match published {
-        // Nothing was ever active in this folder.
-        None => is_folder().map(|()| PolicyStatus::default())?,
         Some(published) => published,
+        // Nothing was ever active in this folder.
+        None if local.is_some_and(|local| local.server().is_none()) => PolicyStatus::default(),
+        None => return None,
     };
     let candidate = published.candidate.filter(|candidate| candidate.id == id);
-    let told = candidate.as_ref().and_then(|one| known(&one.reason));
+    let told = candidate.as_ref();
+    let told = told.and_then(|one| KnownReason::named(&one.reason));
     // What was published may be of another mode.
     let reason = match revision.policy.spec.rollout.mode {
         ModeSpec::Shadow => KnownReason::Shadowing,
@@ -245,11 +244,6 @@ fn waits(
         None => reason.meaning().to_owned(),
     };
     Some((reason, message))
-}
-
-fn known(reason: &str) -> Option<KnownReason> {
-    let mut known = KnownReason::ALL.iter();
-    known.find(|known| known.as_str() == reason).copied()
 }
 
 /// Meaning and remedy of [`PrimaryState::WouldApply`].

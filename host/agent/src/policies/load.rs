@@ -338,10 +338,7 @@ fn check_settings(
 
 /// The agent's reason with this text, which the engine only spells; `ContractBroken` for any other text.
 pub(crate) fn known_reason(text: &str) -> KnownReason {
-    let mut known = KnownReason::ALL.iter().copied();
-    known
-        .find(|reason| reason.as_str() == text)
-        .unwrap_or(KnownReason::ContractBroken)
+    KnownReason::named(text).unwrap_or(KnownReason::ContractBroken)
 }
 
 #[cfg(test)]

@@ -20,6 +20,11 @@ macro_rules! reasons {
                 match self { $(Self::$word => stringify!($word),)* }
             }
 
+            /// The reason that is shown as this word, if the agent has one.
+            pub fn named(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.as_str() == word)
+            }
+
             /// What it means.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$word => $meaning,)* }

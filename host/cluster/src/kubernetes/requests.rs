@@ -95,8 +95,9 @@ impl SharedConnection {
             found.get_or_insert_with(|| decoded(item.get(), reference));
             Ok(())
         };
-        let listed = self.list(reference, params, RequestedPart::Whole, take);
-        let listed = listed.await;
+        let listed = self
+            .list(reference, params, RequestedPart::Whole, take)
+            .await;
         listed.map_err(|cause| failure(reference, &cause.into()))?;
         found.transpose()
     }

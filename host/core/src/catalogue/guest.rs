@@ -148,8 +148,7 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
         if !camel || name.len() > MAX_WORD {
             return Err("a reason is not a CamelCase word of at most 64 bytes".to_owned());
         }
-        let mut known = KnownReason::ALL.iter();
-        if known.any(|word| word.as_str() == name && !word.is_shared()) {
+        if KnownReason::named(name).is_some_and(|word| !word.is_shared()) {
             return Err(format!(
                 "the reason `{name}` is reserved for the agent; declare a CamelCase word of at most 64 bytes that \
                  `transom explain` does not list as a reason of the agent"

@@ -75,10 +75,7 @@ impl KeptComponents {
             let left = bytes.saturating_sub(size);
             let is_spared = |name: &str| digest_of(name).is_some_and(|digest| in_use.has(&digest));
             let files = files.saturating_sub(1);
-            // Removes nothing for a component that cannot fit.
-            let fits = size <= bytes
-                && folder.has_room(files, left, is_spared)
-                && folder.prune(files, left, is_spared);
+            let fits = size <= bytes && folder.make_room(files, left, is_spared);
             match fits {
                 true => self.take_written(folder.write(&name, &[&artifact.bytes])),
                 false if in_use.has(&artifact.digest) => {}
@@ -132,9 +129,7 @@ impl KeptComponents {
         let in_use = self.in_use.locked();
         let is_spared = |other: &str| other != name && in_use.has(&digest_beside(other));
         let (files, left) = (RECORDS - 1, self.most.evidence.saturating_sub(size));
-        size <= EVIDENCE_BYTES
-            && folder.has_room(files, left, is_spared)
-            && folder.prune(files, left, is_spared)
+        size <= EVIDENCE_BYTES && folder.make_room(files, left, is_spared)
     }
 
     /// Removes the origins that were not used for longest and are not of a component that a policy uses.

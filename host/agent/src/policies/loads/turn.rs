@@ -89,13 +89,12 @@ impl Loads {
             .filter(|running| running.kind == JobKind::Pulling)
             .map(|running| &running.registries)
             .collect();
-        let known = |asked: &BTreeSet<String>| asked.iter().all(|one| self.gave(one) == Some(true));
+        let is_new = |one: &&String| self.gave(one) != Some(true);
         let is_silent =
             |asked: &BTreeSet<String>| asked.iter().any(|one| self.gave(one) == Some(false));
         let is_same = |asked: &&&BTreeSet<String>| !asked.is_disjoint(&job.registries);
         let same = pulling.iter().filter(is_same).count();
-        let new = |one: &&String| self.gave(one) != Some(true);
-        let new: Vec<_> = job.registries.iter().filter(new).collect();
+        let new: Vec<_> = job.registries.iter().filter(is_new).collect();
         let is_asked = pulling
             .iter()
             .any(|asked| new.iter().any(|one| asked.contains(*one)));
@@ -107,7 +106,8 @@ impl Loads {
             return true;
         }
         let left = usize::from(self.registries.values().any(|gave| *gave));
-        let unknown = pulling.iter().filter(|asked| !known(asked)).count();
+        let asks_new = |asked: &&&BTreeSet<String>| asked.iter().any(|one| is_new(&one));
+        let unknown = pulling.iter().filter(asks_new).count();
         !is_asked && unknown < PULLING - left
     }
 
