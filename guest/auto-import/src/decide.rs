@@ -8,7 +8,7 @@ use serde_json::json;
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE as NAMESPACES};
 use transom_guest::naming::{IMPORTED, hosting_cluster};
 use transom_guest::objects::{Answer, Desired, Input, Need, Objects, Requirement, Value, found};
-use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, object};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Waiting, object};
 
 /// Role of the ManagedCluster.
 pub(crate) const CLUSTER: &str = "cluster";
@@ -52,6 +52,19 @@ impl Import {
         let imported_as = self.hosted.imported_as();
         imported_as.is_some_and(|name| name != self.name || !is_ours)
     }
+
+    /// Of one that is left alone: what a person has to know. Either it was detached and another HostedCluster took the
+    /// name, or it takes the place of one that is gone. Which of both it is cannot be told from here.
+    fn told(self, there: Option<&ManagedCluster>, primary: &Primary) -> Option<Waiting> {
+        let metadata = there.map(|there| &there.metadata)?;
+        let is_noted = self.hosted.imported_as() == Some(&self.name);
+        let is_of_another = is_noted && metadata.is_made_for(primary) == Some(false);
+        is_of_another.then(|| {
+            let message = format!("ManagedCluster {} was made for another one", self.name);
+            let problem = reasons::IMPORTED_FOR_ANOTHER.problem(message);
+            problem.waiting(vec![self.cluster])
+        })
+    }
 }
 
 impl Objects for AutoImport {
@@ -89,7 +102,10 @@ impl Objects for AutoImport {
         let import = Import::of(context, primary)?;
         let there: Option<ManagedCluster> = found(&inputs, CLUSTER).read()?;
         if import.is_left(there.as_ref(), primary) {
-            return Ok(Answer::default());
+            return Ok(Answer {
+                wait: import.told(there.as_ref(), primary),
+                ..Answer::default()
+            });
         }
         let hosting_cluster =
             hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;

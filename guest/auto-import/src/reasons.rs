@@ -9,9 +9,16 @@ pub(crate) const CLUSTER_NAMESPACE_MISSING: Reason = Reason {
     remedy: "Nothing: the hub makes it for every ManagedCluster. If it does not, look at its registration controller.",
 };
 
+pub(crate) const IMPORTED_FOR_ANOTHER: Reason = Reason {
+    name: "ImportedForAnother",
+    meaning: "The HostedCluster was imported before, and the ManagedCluster of that name was made for another HostedCluster. It is left alone, and its labels do not follow this one.",
+    remedy: "If this HostedCluster takes the place of the other, which is gone, take the annotation import.open-cluster-management.io/auto-imported-as off this one: the ManagedCluster becomes its own. Else nothing: what was detached stays detached.",
+};
+
 /// All reasons.
-pub(crate) const ALL: [Reason; 3] = [
+pub(crate) const ALL: [Reason; 4] = [
     INVALID_TARGET_NAME,
     HOSTING_CLUSTER_UNKNOWN,
     CLUSTER_NAMESPACE_MISSING,
+    IMPORTED_FOR_ANOTHER,
 ];

@@ -6,9 +6,7 @@ use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use transom_guest::kinds::{HOSTED_CLUSTER, Metadata};
-use transom_guest::naming::{
-    IMPORTED, IMPORTED_PATH, INVALID_TARGET_NAME, hosting_cluster, is_label,
-};
+use transom_guest::naming::{IMPORTED, IMPORTED_PATH, OWN_NAME_PATH, hosting_cluster, is_label};
 use transom_guest::objects::{Answer, Input, Member, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
 
@@ -70,19 +68,23 @@ impl Objects {
 /// no ManagedCluster can have the name that follows from the HostedCluster's own.
 ///
 /// # Errors
-/// [`INVALID_TARGET_NAME`] if an annotation has a name that none can have: it is not known which one is meant.
+/// [`reasons::CLUSTER_UNKNOWN`] if an annotation has a name that none can have: it is not known which one is meant.
 fn name(context: &Context<Settings>, primary: &Primary) -> Result<Option<String>, Problem> {
-    match noted(primary)? {
-        Some(name) if is_label(&name) => Ok(Some(name)),
-        Some(_) => {
-            let message = "the note of the import is not the name of a ManagedCluster";
-            Err(INVALID_TARGET_NAME.problem(message).at(IMPORTED_PATH))
+    let (name, field) = match noted(primary)? {
+        Some(name) => (name, IMPORTED_PATH),
+        None => {
+            let naming = &context.settings.naming;
+            naming.unchecked(&context.agent, primary)?
         }
-        None => match context.settings.naming.name(&context.agent, primary) {
-            Err(problem) if problem.field.as_deref() == Some("metadata.name") => Ok(None),
-            name => name.map(Some),
-        },
+    };
+    if is_label(&name) {
+        return Ok(Some(name));
     }
+    if field == OWN_NAME_PATH {
+        return Ok(None);
+    }
+    let message = "not of 1 to 63 lower-case letters, digits and dashes, none of them at an end";
+    Err(reasons::CLUSTER_UNKNOWN.problem(message).at(field))
 }
 
 /// The note of the import from here, if there is one.

@@ -1,7 +1,7 @@
 //! The reasons of this guest.
 
 use transom_guest::Reason;
-use transom_guest::naming::{HOSTING_CLUSTER_UNKNOWN, INVALID_TARGET_NAME};
+use transom_guest::naming::HOSTING_CLUSTER_UNKNOWN;
 
 /// All of them.
 pub(crate) const ALL: [Reason; 5] = [
@@ -9,13 +9,19 @@ pub(crate) const ALL: [Reason; 5] = [
     KLUSTERLET_REMAINS,
     KLUSTERLET_STUCK,
     HOSTING_CLUSTER_UNKNOWN,
-    INVALID_TARGET_NAME,
+    CLUSTER_UNKNOWN,
 ];
 
 pub(crate) const CLUSTER_REMAINS: Reason = Reason {
     name: "ManagedClusterRemains",
     meaning: "The HostedCluster is being deleted, and the hub has not finished deleting its ManagedCluster.",
     remedy: "Wait. If it takes long, look at the finalizers and the conditions of the ManagedCluster on the hub.",
+};
+
+pub(crate) const CLUSTER_UNKNOWN: Reason = Reason {
+    name: "ManagedClusterUnknown",
+    meaning: "An annotation of the HostedCluster names its ManagedCluster, and no ManagedCluster can have that name. So it is not known which one to remove.",
+    remedy: "Correct the annotation that the message names, or take it off.",
 };
 
 pub(crate) const KLUSTERLET_REMAINS: Reason = Reason {

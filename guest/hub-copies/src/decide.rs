@@ -4,7 +4,7 @@ use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
 use transom_guest::naming::{
-    ANNOTATION_PATH, INVALID_TARGET_NAME, annotated_name, hosting_cluster, is_subdomain,
+    ANNOTATION_PATH, OWN_NAME_PATH, annotated_name, hosting_cluster, is_subdomain,
 };
 use transom_guest::objects::{Absence, Answer, Input, Need, Requirement, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Read, make, object};
@@ -80,11 +80,13 @@ impl Copies {
         let settings = &context.settings;
         let hosted: Hosted = primary.read()?;
         // The discovery name is not used: whoever looks for a copy knows the HostedCluster.
-        let annotated = annotated_name(primary)?;
-        let name = annotated.unwrap_or_else(|| primary.reference.name.clone());
+        let (name, field) = match annotated_name(primary)? {
+            Some(name) => (name, ANNOTATION_PATH),
+            None => (primary.reference.name.clone(), OWN_NAME_PATH),
+        };
         if !is_subdomain(&[&name, "-", PASSWORD.suffix].concat()) {
             let message = "no Secret can have the name of a copy, which begins with this one";
-            return Err(INVALID_TARGET_NAME.problem(message).at(ANNOTATION_PATH));
+            return Err(reasons::INVALID_COPY_NAME.problem(message).at(field));
         }
         let hub = settings.hub.as_deref();
         let hub = hub.unwrap_or(&primary.reference.cluster);

@@ -1,7 +1,13 @@
 //! The reasons of the guest `hub-copies`.
 
 use transom_guest::Reason;
-use transom_guest::naming::{HOSTING_CLUSTER_UNKNOWN, INVALID_TARGET_NAME};
+use transom_guest::naming::HOSTING_CLUSTER_UNKNOWN;
+
+pub(crate) const INVALID_COPY_NAME: Reason = Reason {
+    name: "InvalidCopyName",
+    meaning: "No Secret can have the name of a copy: it begins with the name that the annotation cluster.open-cluster-management.io/managedcluster-name gives, else with that of the HostedCluster.",
+    remedy: "Correct the annotation, or take it off: lower-case letters, digits, dashes and dots.",
+};
 
 pub(crate) const HUB_NAMESPACE_MISSING: Reason = Reason {
     name: "HubNamespaceMissing",
@@ -23,7 +29,7 @@ pub(crate) const SECRET_KEY_MISSING: Reason = Reason {
 
 /// All reasons.
 pub(crate) const ALL: [Reason; 5] = [
-    INVALID_TARGET_NAME,
+    INVALID_COPY_NAME,
     HOSTING_CLUSTER_UNKNOWN,
     HUB_NAMESPACE_MISSING,
     SECRET_MISSING,

@@ -8,6 +8,9 @@ use serde::Deserialize;
 pub const ANNOTATION_PATH: &str =
     r#"metadata.annotations["cluster.open-cluster-management.io/managedcluster-name"]"#;
 
+/// The path of the HostedCluster's own name.
+pub const OWN_NAME_PATH: &str = "metadata.name";
+
 /// The annotation of a HostedCluster that the guest `auto-import` imported: the name of its ManagedCluster.
 pub const IMPORTED: &str = "import.open-cluster-management.io/auto-imported-as";
 
@@ -77,21 +80,13 @@ pub enum Precedence {
 }
 
 impl Naming {
-    /// The name of the managed cluster: that of the annotation, the discovery name, or that of the HostedCluster. By
-    /// default the annotation takes precedence, because a person wrote it.
+    /// The name of the managed cluster.
     ///
     /// # Errors
     /// [`INVALID_TARGET_NAME`] if no namespace `klusterlet-<name>` can exist, with the field that the name comes from;
     /// or annotations of an unexpected type.
     pub fn name(&self, agent: &Agent, primary: &Primary) -> Result<String, Problem> {
-        let discovers = self.discovery && !agent.self_managed;
-        let (name, field) = match annotated_name(primary)? {
-            Some(name) if !discovers || self.precedence == Precedence::Annotation => {
-                (name, ANNOTATION_PATH)
-            }
-            _ if discovers => (self.discovery_name(agent, primary), "metadata.name"),
-            _ => (primary.reference.name.clone(), "metadata.name"),
-        };
+        let (name, field) = self.unchecked(agent, primary)?;
         let namespace = ["klusterlet-", &name].concat();
         if is_label(&name) && is_label(&namespace) {
             return Ok(name);
@@ -102,6 +97,27 @@ impl Naming {
             "not of lower-case letters, digits and dashes, with none of the dashes at an end"
         };
         Err(INVALID_TARGET_NAME.problem(message).at(field))
+    }
+
+    /// That of the annotation, the discovery name, or that of the HostedCluster, whether a managed cluster can have it or
+    /// not; and the field that it comes from: [`ANNOTATION_PATH`] or [`OWN_NAME_PATH`]. By default the annotation takes
+    /// precedence, because a person wrote it.
+    ///
+    /// # Errors
+    /// Annotations of an unexpected type.
+    pub fn unchecked(
+        &self,
+        agent: &Agent,
+        primary: &Primary,
+    ) -> Result<(String, &'static str), Problem> {
+        let discovers = self.discovery && !agent.self_managed;
+        Ok(match annotated_name(primary)? {
+            Some(name) if !discovers || self.precedence == Precedence::Annotation => {
+                (name, ANNOTATION_PATH)
+            }
+            _ if discovers => (self.discovery_name(agent, primary), OWN_NAME_PATH),
+            _ => (primary.reference.name.clone(), OWN_NAME_PATH),
+        })
     }
 
     /// Refuses a prefix that cannot be part of a name; `field` is the place of these settings.

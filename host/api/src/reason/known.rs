@@ -169,8 +169,8 @@ reasons! {
         "Fix the document at the place named in the message.";
     KubeconfigInvalid, Invalid: "A field of the kubeconfig has the wrong type or an impossible value.",
         "Fix the field named in the message.";
-    KubeconfigTooLarge, Invalid: "The kubeconfig is larger than the limit, or has more than 4,000 values.",
-        "Make it smaller, or raise --max-kubeconfig-bytes.";
+    KubeconfigTooLarge, Invalid: "The kubeconfig has more bytes than --max-kubeconfig-bytes allows, or more than 4,000 values.",
+        "Make it smaller. Only the number of bytes can be raised, by --max-kubeconfig-bytes.";
     NotAKubeconfig, Invalid: "The document does not have apiVersion v1 and kind Config.",
         "Put a kubeconfig into the Secret.";
     NoClusters, Invalid: "The kubeconfig names no cluster.", "Put a kubeconfig with a cluster into the Secret.";
