@@ -125,10 +125,16 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
         // When the active revision has failed, its manifest may still be the newest.
         let patch = merge_patch(&now, &spec);
         if patch.is_null() {
+            let active = history.active();
+            let by_agent = active.is_some_and(|one| one.id != record.id);
             screen.line(format_args!(
-                "{} has the revision {} already",
+                "{} has the revision {} already{}",
                 args.policy,
-                short(&record.id)
+                short(&record.id),
+                match by_agent && active.is_some_and(|one| record.continues_as(one)) {
+                    true => ", with the builtin components of the agent that runs now",
+                    false => "",
+                }
             ));
             return Ok(CommandEnd::Right);
         }
@@ -146,7 +152,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
 fn target<'a>(history: &'a History, args: &RollbackArgs) -> anyhow::Result<&'a RevisionRecord> {
     let Some(to) = &args.to else {
         let why = "failed to find an earlier revision: `transom history` lists what is kept";
-        return history.previous().context(why);
+        return history.previous_spec().context(why);
     };
     let wanted = to.strip_prefix(DIGEST).unwrap_or(to);
     let fits = |record: &&RevisionRecord| {

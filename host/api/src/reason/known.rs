@@ -233,7 +233,7 @@ reasons! {
         "The cache has no room for the component: what the active and the previous revisions of policies use is not removed.",
         "Use smaller components, or remove policies that are not needed. The agent tries again.";
     DigestMismatch, Invalid: "The component's digest differs from the one that the policy names.",
-        "Put the right component there, or correct the digest.";
+        "Put the right component there, or correct the digest. That of a builtin component changes with the agent: leave it out.";
     SignatureMissing, Missing: "The component is not signed by the keys that the policy demands.",
         "Sign the component with a key of spec.verify: in a registry with cosign, elsewhere with a file or key `.sig` \
          beside it. The agent looks again.";

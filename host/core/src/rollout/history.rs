@@ -113,6 +113,12 @@ impl History {
         self.usable().nth(1)
     }
 
+    /// The newest revision before the active one that is another one for every version of the agent.
+    pub fn previous_spec(&self) -> Option<&RevisionRecord> {
+        let active = self.active()?;
+        self.usable().find(|record| !record.continues_as(active))
+    }
+
     /// The steps that record a revision as the active one, and remove the oldest beyond `keep`. No step when it is so
     /// already. Carried out in their order, so that the revision before is active until the first one is done.
     pub fn activate(
@@ -661,10 +667,51 @@ mod tests {
 
     #[test]
     fn a_pinned_spec_is_the_same_revision() {
-        let record = record(1);
+        let mut record = record(1);
+        let mut spec = (*record.spec).clone();
+        spec.guests.decide.component = "kubeconfig.wasm".to_owned();
+        record.spec = Arc::new(spec);
         let spec: PolicySpec = serde_json::from_value(record.pinned()).unwrap();
         assert_eq!(spec.guests.decide.digest.as_deref(), Some("sha256:1"));
         assert_eq!(identity(&spec), identity(&record.spec));
+    }
+
+    #[test]
+    fn a_revision_goes_on_with_the_builtin_components_of_another_agent() {
+        let of_agent = |decide: &str, settings: i64, component: &str| {
+            let mut record = record(settings);
+            let mut spec = (*record.spec).clone();
+            spec.guests.decide.component = component.to_owned();
+            record.decide = decide.to_owned();
+            record.id = id(&identity(&spec), decide, record.trigger.as_deref());
+            record.spec = Arc::new(spec);
+            record
+        };
+        let builtin = "builtin:kubeconfig";
+        let active = of_agent("sha256:new", 1, builtin);
+        for (other, goes_on) in [
+            (of_agent("sha256:old", 1, builtin), true),
+            (of_agent("sha256:old", 2, builtin), false),
+            (of_agent("sha256:old", 1, "builtin:taints"), false),
+            (of_agent("sha256:old", 1, "kubeconfig.wasm"), false),
+            (of_agent("sha256:new", 1, "kubeconfig.wasm"), true),
+        ] {
+            assert_eq!(other.continues_as(&active), goes_on, "{other:?}");
+        }
+        // What is put back holds the digests of the other components only.
+        let pinned = of_agent("sha256:old", 1, builtin).pinned();
+        assert_eq!(pinned["guests"]["decide"].get("digest"), None);
+        let pinned = of_agent("sha256:old", 1, "kubeconfig.wasm").pinned();
+        assert_eq!(pinned["guests"]["decide"]["digest"], "sha256:old");
+        // The same manifest under the agent before is nothing to go back to.
+        let of = |number, record| RevisionRecord { number, ..record };
+        let history = History::ordered(vec![
+            of(1, of_agent("sha256:old", 2, builtin)),
+            of(2, of_agent("sha256:old", 1, builtin)),
+            of(3, active),
+        ]);
+        assert_eq!(history.previous().map(|one| one.number), Some(2));
+        assert_eq!(history.previous_spec().map(|one| one.number), Some(1));
     }
 
     #[test]

@@ -71,8 +71,8 @@ pub(in crate::policies) fn pulled(
     })
 }
 
-/// Loads the revision that was active when the agent ended. Its components come from the binary, from what was kept of
-/// earlier loads, or from where they lay, each with the digest that it had. `newest` is the newest manifest, if it is
+/// Loads the revision that was active when the agent ended. Its components come from the binary, or, each with the
+/// digest that it had, from what was kept of earlier loads or from where they lay. `newest` is the newest manifest, if it is
 /// valid.
 ///
 /// # Errors
@@ -95,7 +95,7 @@ pub(in crate::policies) fn restore(
         let digest = &digest;
         let location = Location::parse(&spec.component, &wanted.base);
         let location = location.map_err(|why| refused(&why))?;
-        // The agent has only its own builtin components; if one is another by now, so is the revision.
+        // The agent has only its own builtin components: after an upgrade the revision goes on with these.
         if matches!(location, Location::Builtin(_)) {
             continue;
         }
@@ -129,7 +129,7 @@ pub(in crate::policies) fn restore(
         passed: PassedCases::All,
     };
     let loaded = load::assemble(engine, policy, inputs)?;
-    match loaded.revision.id() == record.id {
+    match record.continues_as(&RevisionRecord::of(&loaded.revision)) {
         true => Ok(loaded),
         false => Err(refused(&"it is another revision now")),
     }

@@ -93,13 +93,15 @@ impl Swap {
         let kept = self.active_by_history(name);
         let automatic = loaded.revision.policy.spec.rollout.mode == ModeSpec::Automatic;
         // The revision is active if the history says so, or if it is the first one. It is not the first one if another
-        // was ever active, even one that cannot be restored or is barred by now.
+        // was ever active, even one that cannot be restored or is barred by now. Of an agent of another version the
+        // history has other builtin components.
         let history = self.histories.get(name);
         let is_first = || {
             let mut records = history.iter().flat_map(|history| history.records());
             automatic && records.all(|record| record.number == 0)
         };
-        let is_kept = || kept.map_or_else(is_first, |kept| kept.id == id);
+        let record = || RevisionRecord::of(&loaded.revision);
+        let is_kept = || kept.map_or_else(is_first, |kept| kept.continues_as(&record()));
         let is_active = match recalled && kept.is_some() || active.is_none() {
             true => is_kept(),
             false => active == Some(id),

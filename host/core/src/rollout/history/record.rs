@@ -8,6 +8,7 @@ use crate::plan::Step;
 use crate::plan::fleet::FleetPlan;
 use crate::policy::Policy;
 use crate::policy::check;
+use crate::policy::component::ComponentSource;
 use crate::policy::manifest::{PolicyError, PolicyManifest};
 use crate::reference::ObjectRef;
 use crate::rollout::expected::{Expected, Expecting};
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::policy::PolicySpec;
+use transom_api::policy::{GuestSpec, PolicySpec};
 use transom_api::{API_VERSION, KIND, labels};
 
 /// Maximum size of a plan that is kept with a revision, in bytes of JSON: some twenty revisions of each policy are
@@ -85,6 +86,11 @@ pub struct RevisionRecord {
     pub(super) owner: Option<String>,
     /// The object's version; empty for one that is not kept yet.
     pub(super) version: String,
+}
+
+fn is_builtin(guest: &GuestSpec) -> bool {
+    let source = ComponentSource::parse(&guest.component);
+    matches!(source, Ok(ComponentSource::Builtin(_)))
 }
 
 impl RevisionRecord {
@@ -185,19 +191,37 @@ impl RevisionRecord {
     }
 
     /// The `spec`, with the digests that the components had, so that it is this revision whatever lies at their places
-    /// now.
+    /// now. A builtin component gets none: an agent of another version could not load it any more.
     pub fn pinned(&self) -> Value {
         let mut spec = json!(&*self.spec);
-        for (guest, digest) in [
-            ("decide", Some(&self.decide)),
-            ("trigger", self.trigger.as_ref()),
-        ] {
-            let place = spec.pointer_mut(&format!("/guests/{guest}"));
-            if let (Some(place), Some(digest)) = (place, digest) {
+        for (name, guest, digest) in self.guests() {
+            if let (Some(place), false) = (
+                spec.pointer_mut(&format!("/guests/{name}")),
+                is_builtin(guest),
+            ) {
                 place["digest"] = json!(digest);
             }
         }
         spec
+    }
+
+    /// Whether both are the same revision but for the bytes of builtin components: each version of the agent has its
+    /// own, so where this one was active, the other one goes on.
+    pub fn continues_as(&self, other: &Self) -> bool {
+        let mut guests = self.guests().zip(other.guests());
+        let same = guests.all(|((_, then, was), (_, now, is))| {
+            was == is || is_builtin(then) && then.component == now.component
+        });
+        same && identity(&self.spec) == identity(&other.spec)
+    }
+
+    /// The guests, each with its field in the `spec` and the digest of its component.
+    fn guests(&self) -> impl Iterator<Item = (&'static str, &GuestSpec, &str)> {
+        let guests = &self.spec.guests;
+        let decide = ("decide", &guests.decide, &*self.decide);
+        let trigger = guests.trigger.as_ref().zip(self.trigger.as_deref());
+        let trigger = trigger.map(|(guest, digest)| ("trigger", guest, digest));
+        [decide].into_iter().chain(trigger)
     }
 
     /// The name of the object.

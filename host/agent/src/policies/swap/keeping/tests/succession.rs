@@ -144,3 +144,42 @@ fn is_suspended(swap: &Swap) -> bool {
     let known = swap.active.lock();
     known.catalogue.revision(&policy()).unwrap().policy.suspend
 }
+
+/// The same revision, as an agent of another version has it: with other builtin components.
+fn of_another_version(loaded: &LoadedPolicy) -> Arc<LoadedPolicy> {
+    let mut revision = (*loaded.revision).clone();
+    revision.decide.digest = "sha256:0".into();
+    Arc::new(LoadedPolicy {
+        revision: Arc::new(revision),
+        ..loaded.clone()
+    })
+}
+
+#[tokio::test]
+async fn an_upgrade_of_the_agent_goes_on_with_its_builtin_components() {
+    let (_folder, cluster) = place();
+    let mut before = replica(&cluster).await;
+    let ours = works(&before);
+    let theirs = of_another_version(&before.good[&policy()]);
+    let id = theirs.revision.id();
+    before.good.insert(policy(), theirs);
+    before.note(&policy());
+    before.keep_notes().await;
+    assert_eq!(kept(&cluster).await, Some(id));
+    // With the same manifest, and with one that is a candidate.
+    for (team, has_candidate) in [("a", false), ("b", true)] {
+        let mut after = new_agent(&cluster);
+        after.exchange(written(team)).await;
+        assert_eq!(works(&after), ours, "{team}");
+        assert_eq!(after.pending(&policy()).is_some(), has_candidate, "{team}");
+        assert_ne!(ours, Some(id));
+    }
+    // A replica that takes over records what works under it.
+    let mut after = replica(&cluster).await;
+    after.stand_by();
+    after.catch_up().await;
+    settle(&mut after).await;
+    assert_eq!((works(&after), kept(&cluster).await), (ours, ours));
+    let history = components(&cluster).history(&policy(), None).await;
+    assert_eq!(history.unwrap().unwrap().records().len(), 2);
+}
