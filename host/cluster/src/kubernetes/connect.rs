@@ -8,6 +8,7 @@ pub(super) mod plugin;
 use super::cause::{Backoff, RequestFailure};
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
+use kube::client::AuthError;
 use kube::{Client, Config};
 use plugin::Plugin;
 use std::ffi::OsString;
@@ -198,9 +199,12 @@ async fn ask(client: &Client) -> Result<(), RequestFailure> {
     }
 }
 
-/// Why no client can be made, by the kind of error only.
+/// Why no client can be made, by the kind of error and the path of a file only.
 fn cause(error: &kube::Error) -> String {
     match error {
+        kube::Error::Auth(AuthError::ReadTokenFile(why, path)) => {
+            format!("its token file `{}` cannot be used: {why}", path.display())
+        }
         kube::Error::Auth(_) => "its credential cannot be used".to_owned(),
         kube::Error::RustlsTls(_) | kube::Error::TlsRequired => {
             "its certificates cannot be used for TLS".to_owned()

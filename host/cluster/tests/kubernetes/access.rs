@@ -152,3 +152,50 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
     })
     .await
 }
+
+#[tokio::test]
+async fn uses_a_token_file_that_ends_with_a_line_break_and_is_renewed() -> Result<()> {
+    let cluster = cluster();
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("token");
+    let first = cluster.service_account("access", "token-first").await?;
+    let second = cluster.service_account("access", "token-second").await?;
+    std::fs::write(&file, format!("{}\n", token(&first)?))?;
+    let mut named: Value = serde_yaml::from_str(&cluster.kubeconfig(&first)?)?;
+    named["users"][0]["user"] = serde_json::json!({"tokenFile": "token"});
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, named.to_string())?;
+    let options = KubernetesOptions {
+        name: "local".to_owned(),
+        kubeconfig: Some(path),
+        ..KubernetesOptions::default()
+    };
+    let connected = Kubernetes::connect(options.clone()).await?;
+    let whoami = async || {
+        let user = connected.approvals().whoami().await;
+        user.map(|user| user.name).map_err(anyhow::Error::msg)
+    };
+    ensure!(whoami().await? == first.name());
+
+    // While the file is empty, the token before is used.
+    std::fs::write(&file, "")?;
+    let before = Instant::now();
+    wait::until("a look at the empty file", DEADLINE, async || {
+        ensure!(whoami().await? == first.name());
+        Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
+    })
+    .await?;
+    let Err(error) = Kubernetes::connect(options).await else {
+        anyhow::bail!("an empty token was accepted")
+    };
+    let error = error.to_string();
+    ensure!(
+        error.ends_with("token` cannot be used: it is empty"),
+        "{error}"
+    );
+    std::fs::write(&file, format!("{}\n", token(&second)?))?;
+    wait::until("the new token", DEADLINE, async || {
+        Ok((whoami().await? == second.name()).then_some(()))
+    })
+    .await
+}

@@ -1,11 +1,14 @@
-//! Client certificates and keys that a kubeconfig names by path. Others renew these files while the agent runs, so they
-//! are read again. Keeps only a digest of them.
+//! Client certificates, keys and tokens that a kubeconfig, or a pod's identity, names by path. Others renew these files
+//! while the agent runs, so they are read again. Keeps only a digest of them beside the client.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::client::{Body, Client};
+use kube::client::{AuthError, Body, Client};
 use kube::config::AuthInfo;
 use kube::{Config, Error};
+use secrecy::{ExposeSecret as _, SecretString};
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
@@ -16,8 +19,8 @@ use transom_core::share::lock::MutexExt as _;
 /// How often the files are read again while requests are sent.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Digests of the certificate and of the key, where they are files.
-type Digests = [Option<Digest>; 2];
+/// Digests of the certificate, of the key and of the token, where they are files.
+type Digests = [Option<Digest>; 3];
 
 /// A client for what the files hold.
 struct MadeClient {
@@ -32,9 +35,9 @@ struct ConnectionFiles {
     made: Mutex<MadeClient>,
 }
 
-/// Whether a user has a certificate or key in a file; data in the kubeconfig itself comes first.
+/// Whether a user has a certificate, key or token in a file; data in the kubeconfig itself comes first.
 pub(super) fn are_named(user: &AuthInfo) -> bool {
-    certificate(user).or(key(user)).is_some()
+    certificate(user).or(key(user)).or(token(user)).is_some()
 }
 
 fn certificate(user: &AuthInfo) -> Option<&str> {
@@ -47,11 +50,20 @@ fn key(user: &AuthInfo) -> Option<&str> {
     path.filter(|_| user.client_key_data.is_none())
 }
 
-/// A client that uses the certificate that the files hold at each request.
+fn token(user: &AuthInfo) -> Option<&str> {
+    let path = user.token_file.as_deref();
+    path.filter(|_| user.token.is_none())
+}
+
+/// A client that uses the certificate and the token that the files hold at each request.
 ///
 /// # Errors
 /// When no client can be made of the settings and the files.
 pub(super) fn client(config: Config) -> Result<Client, Error> {
+    if let Some(path) = token(&config.auth_info) {
+        let unread = |why| Error::Auth(AuthError::ReadTokenFile(why, path.into()));
+        read_token(path.as_ref()).map_err(unread)?;
+    }
     let Ok((digest, now)) = read(&config) else {
         // Fails for the same cause, and names it.
         return Client::try_from(config);
@@ -91,7 +103,7 @@ impl ConnectionFiles {
     }
 
     /// The client after one look at the files; the one before, if they cannot be used: a certificate may be written
-    /// before its key.
+    /// before its key, and a token may be half written.
     fn renewed(&self) -> Client {
         let read = read(&self.config).ok();
         let digest = self.made.locked().digest;
@@ -106,17 +118,61 @@ impl ConnectionFiles {
 }
 
 /// Digests of the files, and the settings with their content in place of their paths.
-fn read(config: &Config) -> std::io::Result<(Digests, Config)> {
+fn read(config: &Config) -> io::Result<(Digests, Config)> {
     let mut config = config.clone();
     let user = &mut config.auth_info;
     let certificate = certificate(user).map(std::fs::read).transpose()?;
     let key = key(user).map(std::fs::read).transpose()?;
-    let digests = [&certificate, &key].map(|file| file.as_deref().map(Digest::of_bytes));
+    let token = token(user).map(Path::new).map(read_token).transpose()?;
+    let digests = [
+        certificate.as_deref(),
+        key.as_deref(),
+        token.as_ref().map(|token| token.expose_secret().as_bytes()),
+    ]
+    .map(|file| file.map(Digest::of_bytes));
     if let Some(certificate) = certificate {
         user.client_certificate_data = Some(STANDARD.encode(certificate));
     }
     if let Some(key) = key {
         user.client_key_data = Some(STANDARD.encode(key).into());
     }
+    if token.is_some() {
+        user.token = token;
+    }
     Ok((digests, config))
+}
+
+/// The token in a file, without white space around it, such as the line break that an editor adds. kube would send
+/// that as a part of the token, which no header may hold. Errors quote nothing of the file.
+fn read_token(path: &Path) -> io::Result<SecretString> {
+    let broken = |why| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    let text = SecretString::from(std::fs::read_to_string(path)?);
+    match text.expose_secret().trim() {
+        "" => broken("it is empty"),
+        token if token.chars().any(char::is_control) => {
+            broken("it holds a control character, such as a line break, within the token")
+        }
+        token => Ok(token.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_a_file_is_used_without_the_white_space_around_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        for text in ["canary.x-y", "canary.x-y\n", " \tcanary.x-y \r\n\n"] {
+            std::fs::write(&path, text).unwrap();
+            let token = read_token(&path).unwrap();
+            assert_eq!(token.expose_secret(), "canary.x-y", "{text:?}");
+        }
+        for text in ["", "\n", "canary\ncanary", "canary\u{7f}"] {
+            std::fs::write(&path, text).unwrap();
+            let error = format!("{:?}", read_token(&path).unwrap_err());
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
 }
