@@ -113,17 +113,19 @@ pub(super) fn of(
             };
             (RequestVerb::Patch, request)
         }
-        Step::Delete { version, uid, .. } => {
-            let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
-            let conditions = Preconditions {
-                resource_version: Some(version.clone()),
-                uid,
-            };
-            (
-                RequestVerb::Delete,
-                requests.delete(name, &DeleteParams::default().preconditions(conditions))?,
-            )
-        }
+        Step::Delete { version, uid, .. } => (
+            RequestVerb::Delete,
+            requests.delete(name, &removal(version, uid))?,
+        ),
+    })
+}
+
+/// Removes the object that was read, and with it what it made, as kubectl does. Unless a request says so, the API server
+/// leaves the Pods of a Job.
+fn removal(version: &str, uid: &str) -> DeleteParams {
+    DeleteParams::background().preconditions(Preconditions {
+        resource_version: Some(version.to_owned()),
+        uid: Some(uid.to_owned()).filter(|uid| !uid.is_empty()),
     })
 }
 
@@ -251,3 +253,31 @@ mod tests {
         );
     }
 }
+    #[test]
+    fn a_removal_takes_what_the_object_made_with_it_and_only_the_object_that_was_read() {
+        for (uid, conditions) in [
+            ("u", json!({"resourceVersion": "7", "uid": "u"})),
+            ("", json!({"resourceVersion": "7"})),
+        ] {
+            assert_eq!(
+                serde_json::to_value(removal("7", uid)).unwrap(),
+                json!({"propagationPolicy": "Background", "preconditions": conditions})
+            );
+        }
+    }
+
+    #[test]
+    fn what_yaml_reads_otherwise_than_json_is_escaped() {
+        let text = "a\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{2029}\u{feff}\u{ffff}\u{1f600}\n";
+        let json = as_yaml(json!({"a": text}).to_string().into_bytes());
+        let sent = String::from_utf8(json).unwrap();
+        assert_eq!(
+            sent,
+            "{\"a\":\"a\\u007f\\u0085\\u009f\u{a0}\\u2028\\u2029\\ufeff\\uffff\u{1f600}\\n\"}"
+        );
+        assert_eq!(
+            serde_json::from_str::<Value>(&sent).unwrap(),
+            json!({"a": text})
+        );
+    }
+
