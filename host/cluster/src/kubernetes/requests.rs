@@ -47,13 +47,19 @@ impl SharedConnection {
             return Ok(None);
         }
         let mut answer = self.asked(reference).await;
-        let unserved = |cause: &RequestFailure| {
-            cause.reason == KnownReason::KindMissing && cause.next == NextAttempt::Relist
-        };
-        if answer.as_ref().is_err_and(unserved) {
+        if answer.as_ref().is_err_and(is_unserved) {
             self.forget(reference);
             answer = self.asked(reference).await;
         }
+        self.answered(reference, answer)
+    }
+
+    /// The object in an answer to a GET; `None` when the answer says that there is none.
+    fn answered(
+        &self,
+        reference: &ObjectRef,
+        answer: Result<Fetched, RequestFailure>,
+    ) -> Result<Option<Object>, ReadFailure> {
         let fault = match answer {
             Ok(Ok(bytes)) => match std::str::from_utf8(&bytes) {
                 Ok(text) => {
@@ -64,24 +70,35 @@ impl SharedConnection {
             },
             Ok(Err(UnfitAnswer::TooLarge)) => decode::too_large(),
             Ok(Err(late)) => late.cause().into(),
-            Err(cause) if unserved(&cause) => RequestFailure::malformed().into(),
+            Err(cause) if is_unserved(&cause) => RequestFailure::malformed().into(),
             Err(cause) if cause.is_missing() => return Ok(None),
             Err(cause) => cause.into(),
         };
         Err(failure(reference, &fault))
     }
 
-    /// Requests an object by a LIST of its name. Fails when its kind is not served, because that does not prove that
-    /// the object is gone: a CRD may be on its way back, and its objects with it.
+    /// Requests an object with the right that the agent has: by a LIST of its name where a watch covers it, else by a
+    /// GET, as it is read. Fails when its kind is not served, because that does not prove that the object is gone: a
+    /// CRD may be on its way back, and its objects with it.
     pub(super) async fn confirm(
         &self,
         reference: &ObjectRef,
     ) -> Result<Option<Object>, ReadFailure> {
-        let whole = self.list_one(reference).await?;
-        Ok(whole.map(|whole| self.cache().projected(whole)))
+        let is_watched = self.cache().about(reference).next().is_some();
+        if is_watched || !is_named(reference) {
+            let whole = self.list_one(reference).await?;
+            return Ok(whole.map(|whole| self.cache().projected(whole)));
+        }
+        let path = self.path_of(reference).await;
+        let path = path.map_err(|cause| failure(reference, &cause.into()))?;
+        let answer = self.got(&path, reference).await;
+        if answer.as_ref().is_err_and(is_unserved) {
+            self.forget(reference);
+        }
+        self.answered(reference, answer)
     }
 
-    /// The same with all its fields.
+    /// Requests an object with all its fields by a LIST of its name.
     pub(super) async fn list_one(
         &self,
         reference: &ObjectRef,
@@ -214,8 +231,12 @@ impl SharedConnection {
     /// The answer to a GET.
     async fn asked(&self, reference: &ObjectRef) -> Result<Fetched, RequestFailure> {
         let path = self.path_of(reference).await?;
+        self.got(&path, reference).await
+    }
+
+    async fn got(&self, path: &str, reference: &ObjectRef) -> Result<Fetched, RequestFailure> {
         self.counts.add(RequestVerb::Get, Purpose::Work);
-        get(&self.client, &path, &reference.name).await
+        get(&self.client, path, &reference.name).await
     }
 
     async fn path_of(&self, object: &ObjectRef) -> Result<String, RequestFailure> {
@@ -230,6 +251,11 @@ impl SharedConnection {
     fn forget(&self, object: &ObjectRef) {
         self.resources.forget(&object.api_version, &object.kind);
     }
+}
+
+/// Whether the path may have led to no kind: it is resolved again.
+fn is_unserved(cause: &RequestFailure) -> bool {
+    cause.reason == KnownReason::KindMissing && cause.next == NextAttempt::Relist
 }
 
 /// The object in an answer.

@@ -1,12 +1,14 @@
 //! Access to the admin server's paths, decided by a real API server; and as whom the agent has access. Shows no token.
 
-use crate::support::{DEADLINE, cluster, connect};
+use crate::support::{DEADLINE, Scene, cluster, connect, secret};
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::time::{Duration, Instant};
+use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
+use transom_core::reference::ObjectRef;
 use transom_test_cluster::{Cluster, Options, User, wait};
 
 /// The agent may send reviews; Prometheus may read metrics.
@@ -29,6 +31,20 @@ kind: ClusterRoleBinding
 metadata: {name: reader}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
 subjects: [{kind: ServiceAccount, name: prometheus, namespace: monitoring}]
+";
+
+/// As `transom rbac --secret-reads strict` prints them for Secrets that a policy reads.
+const STRICT: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: strict}
+rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: strict}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: strict}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: strict}]
 ";
 
 fn token(user: &User) -> Result<&str> {
@@ -92,6 +108,33 @@ async fn without_permission_to_ask_access_is_unknown() -> Result<()> {
     let agent = cluster().service_account("access", "agent").await?;
     let reviews = connect(cluster(), &agent).await?.reviews();
     ensure!(reviews.may(token(&agent)?, "/metrics").await == Access::Unknown);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_absence_is_confirmed_with_the_right_to_get_where_nothing_is_watched() -> Result<()> {
+    let scene = Scene::new("strict").await?;
+    scene.objects.apply_manifest(STRICT).await?;
+    scene.foreign(secret(&scene.secret("there"), "x")).await?;
+    let agent = connect(scene.cluster, &scene.cluster.user("strict", &[])?).await?;
+    // RBAC needs a moment to see a new rule.
+    wait::until("the right", DEADLINE, async || {
+        Ok(agent
+            .read(&scene.secret("there"))
+            .await
+            .is_ok()
+            .then_some(()))
+    })
+    .await?;
+    ensure!(agent.confirm(&scene.secret("absent")).await == Ok(None));
+    let there = agent.confirm(&scene.secret("there")).await;
+    ensure!(matches!(there, Ok(Some(_))), "{there:?}");
+    let unserved = ObjectRef::local("example.org/v1", "Thing", None, "x");
+    let reason = agent
+        .confirm(&unserved)
+        .await
+        .map_err(|failure| failure.reason);
+    ensure!(reason == Err(KnownReason::KindMissing), "{reason:?}");
     Ok(())
 }
 

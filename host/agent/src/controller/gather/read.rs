@@ -149,7 +149,9 @@ impl Reader<'_> {
         let connections = &self.controller.connections;
         let mut present = Vec::new();
         for reference in references {
-            let there = connections.read(reference).await?.is_some();
+            // What is not kept is requested either way.
+            let is_kept = connections.weigh(reference).is_some();
+            let there = is_kept && connections.read(reference).await?.is_some();
             if there || connections.confirm(reference).await?.is_some() {
                 present.push(reference.clone());
             }
