@@ -4,7 +4,7 @@
 use super::counts::{Purpose, RequestVerb};
 use super::millis;
 use super::send::{SendError, Sender};
-use super::write::failure;
+use super::write::{as_yaml, failure};
 use http::Request;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::request::Error;
@@ -285,12 +285,9 @@ fn request(policy: &str, seen: &SeenVersion, status: &Value) -> Result<Request<V
     let metadata = json!({"name": policy, "uid": seen.uid, "resourceVersion": seen.version});
     let body =
         json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "status": status});
-    requests().patch_subresource(
-        "status",
-        policy,
-        &PatchParams::apply(FIELD_MANAGER).force(),
-        &Patch::Apply(body),
-    )
+    let how = PatchParams::apply(FIELD_MANAGER).force();
+    let request = requests().patch_subresource("status", policy, &how, &Patch::Apply(body))?;
+    Ok(request.map(as_yaml))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::taint_times::TaintTimes;
 use answer::WebhookChanges;
 use kube::Client;
 use request::WrittenPart;
+pub(super) use request::as_yaml;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::time::timeout;

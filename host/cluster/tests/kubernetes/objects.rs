@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Purpose, RequestVerb, ServerObservations};
 use transom_core::observation::Observation;
+use transom_core::plan::Step;
 use transom_core::policy::selector::Selector;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
@@ -391,5 +392,20 @@ async fn waits_for_a_relist_instead_of_reading_directly() -> Result<()> {
         agent.writer().counts().of(RequestVerb::Get, Purpose::Work),
         0
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_created_object_has_every_letter_of_its_texts() -> Result<()> {
+    let scene = Scene::new("letters").await?;
+    // An apply is read as YAML, which forbids some of them and folds others.
+    let text = "\u{7f}-\u{85}-\u{9b}-\u{2028}-\u{2029}-\u{feff}-\u{ffff}-\u{1f600}-\n\r\t\u{1}";
+    let mut step = create(&scene.secret("letters"), "x");
+    if let Step::Create { desired } = &mut step {
+        desired.body["metadata"]["annotations"]["example.org/text"] = json!(text);
+    }
+    let made = scene.done(&step).await?;
+    let there = &made.body["metadata"]["annotations"]["example.org/text"];
+    assert_eq!(*there, json!(text));
     Ok(())
 }

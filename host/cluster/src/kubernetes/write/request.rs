@@ -97,7 +97,9 @@ pub(super) fn of(
     Ok(match &**step {
         Step::Create { desired } => (
             RequestVerb::Create,
-            requests.patch(name, &how, &Patch::Apply(created(desired)))?,
+            requests
+                .patch(name, &how, &Patch::Apply(created(desired)))?
+                .map(as_yaml),
         ),
         Step::Update { desired, changed } => (
             RequestVerb::Update,
@@ -136,6 +138,30 @@ fn created(desired: &Object) -> Value {
         metadata.insert("resourceVersion".to_owned(), NOTHING_THERE.into());
     }
     body
+}
+
+/// Escapes what YAML does not allow in a text, or takes for a line break: the API server reads an apply as YAML.
+pub(in crate::kubernetes) fn as_yaml(json: Vec<u8>) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(&json) else {
+        return json;
+    };
+    let differs = |letter: char| {
+        matches!(
+            letter,
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+    };
+    if !text.contains(differs) {
+        return json;
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match differs(letter) {
+            true => escaped.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            false => escaped.push(letter),
+        }
+    }
+    escaped.into_bytes()
 }
 
 /// The merge patch of an update: content, labels and annotations as desired, and null for each changed field that is
@@ -233,27 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_replaces_its_fields_entirely() {
-        let target = ObjectRef::local(
-            "cluster.open-cluster-management.io/v1",
-            "ManagedCluster",
-            None,
-            "c",
-        );
-        let fields = [
-            ("spec.taints".to_owned(), json!([{"key": "k"}])),
-            ("spec.x".to_owned(), Value::Null),
-        ];
-        assert_eq!(
-            patched(&target, "9", &fields),
-            json!({
-                "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
-                "metadata": {"resourceVersion": "9"}, "spec": {"taints": [{"key": "k"}], "x": null},
-            })
-        );
-    }
-}
-    #[test]
     fn a_removal_takes_what_the_object_made_with_it_and_only_the_object_that_was_read() {
         for (uid, conditions) in [
             ("u", json!({"resourceVersion": "7", "uid": "u"})),
@@ -281,3 +286,24 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_patch_replaces_its_fields_entirely() {
+        let target = ObjectRef::local(
+            "cluster.open-cluster-management.io/v1",
+            "ManagedCluster",
+            None,
+            "c",
+        );
+        let fields = [
+            ("spec.taints".to_owned(), json!([{"key": "k"}])),
+            ("spec.x".to_owned(), Value::Null),
+        ];
+        assert_eq!(
+            patched(&target, "9", &fields),
+            json!({
+                "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+                "metadata": {"resourceVersion": "9"}, "spec": {"taints": [{"key": "k"}], "x": null},
+            })
+        );
+    }
+}
