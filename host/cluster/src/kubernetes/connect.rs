@@ -2,8 +2,8 @@
 //! Messages contain no credential of a kubeconfig.
 
 mod config;
-mod files;
 pub(super) mod plugin;
+mod renewed;
 
 use super::cause::{Backoff, RequestFailure};
 use super::stream;
@@ -12,11 +12,13 @@ use kube::client::AuthError;
 use kube::{Client, Config};
 use plugin::Plugin;
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use transom_api::KnownReason;
+use transom_core::digest::Digest;
 
 /// How long opening a connection may take, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -128,6 +130,24 @@ impl ConnectSettings {
         }
     }
 
+    /// Digest of the kubeconfig; `None` for the identity of a pod.
+    fn digest(&self) -> io::Result<Option<Digest>> {
+        let of_kubeconfig = self.context.is_some();
+        let digest = of_kubeconfig.then(|| config::digest(self.options.kubeconfig.as_deref()));
+        digest.transpose()
+    }
+
+    /// What the kubeconfig holds now for the same context; `None` if it cannot be used, or has the address of another
+    /// API server: what is known of one cluster must not be compared with another.
+    async fn again(&self) -> Option<Config> {
+        let options = KubernetesOptions {
+            context: self.context.clone(),
+            ..self.options.clone()
+        };
+        let (_, config) = config::of(&options).await.ok()?;
+        (config.cluster_url == self.config.cluster_url).then_some(config)
+    }
+
     fn failed(&self, reason: KnownReason, message: impl Into<String>) -> ConnectError {
         ConnectError {
             place: self.place(),
@@ -152,7 +172,12 @@ fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
 
 /// Makes a client. Sends no request and runs no credential plugin.
 pub(super) fn client(settings: &ConnectSettings) -> Result<Client, ConnectError> {
-    let mut config = settings.config.clone();
+    let made = renewed::client(settings);
+    made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))
+}
+
+/// Makes a client of these settings of a connection.
+fn client_of(settings: &ConnectSettings, mut config: Config) -> Result<Client, kube::Error> {
     let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     // The agent paces and retries its requests itself.
@@ -160,12 +185,10 @@ pub(super) fn client(settings: &ConnectSettings) -> Result<Client, ConnectError>
     // Finds a server soon after it is back, instead of waiting for the long pauses between TCP's later attempts.
     config.connect_timeout = Some(CONNECT);
     // kube would wait for a plugin without a limit, and block a thread that other tasks need.
-    let made = match config.auth_info.exec.take() {
+    match config.auth_info.exec.take() {
         Some(exec) => Plugin::new(exec, &settings.options.guard).client(config),
-        None if files::are_named(&config.auth_info) => files::client(config),
         None => Client::try_from(config),
-    };
-    made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))
+    }
 }
 
 /// Requests the version of the API server until it answers, with back-off, and publishes the outcome of each attempt.

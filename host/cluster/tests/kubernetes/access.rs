@@ -197,6 +197,46 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
 }
 
 #[tokio::test]
+async fn uses_the_credential_of_a_kubeconfig_that_is_renewed_for_the_same_server() -> Result<()> {
+    let cluster = cluster();
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("kubeconfig");
+    let users = ["kubeconfig-first", "kubeconfig-second"].map(|name| cluster.user(name, &[]));
+    let [first, second] = users;
+    let [first, second] = [cluster.kubeconfig(&first?)?, cluster.kubeconfig(&second?)?];
+    std::fs::write(&path, &first)?;
+    let options = KubernetesOptions {
+        name: "local".to_owned(),
+        kubeconfig: Some(path.clone()),
+        ..KubernetesOptions::default()
+    };
+    let connected = Kubernetes::connect(options).await?;
+    let whoami = async || {
+        let user = connected.approvals().whoami().await;
+        user.map(|user| user.name).map_err(anyhow::Error::msg)
+    };
+    ensure!(whoami().await? == "kubeconfig-first");
+
+    // Another server may be another cluster; half a file is no kubeconfig.
+    let mut elsewhere: Value = serde_yaml::from_str(&second)?;
+    elsewhere["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into();
+    for text in [elsewhere.to_string(), second[..second.len() / 2].to_owned()] {
+        std::fs::write(&path, text)?;
+        let before = Instant::now();
+        wait::until("a look at the kubeconfig", DEADLINE, async || {
+            ensure!(whoami().await? == "kubeconfig-first");
+            Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
+        })
+        .await?;
+    }
+    std::fs::write(&path, &second)?;
+    wait::until("the new credential", DEADLINE, async || {
+        Ok((whoami().await? == "kubeconfig-second").then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
 async fn uses_a_token_file_that_ends_with_a_line_break_and_is_renewed() -> Result<()> {
     let cluster = cluster();
     let folder = tempfile::tempdir()?;

@@ -8,7 +8,8 @@ use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use secrecy::{ExposeSecret as _, SecretString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use transom_core::digest::Digest;
 use transom_core::redact::visible::visible;
 
 /// Lists kubeconfig files. They are merged; of several values the first one counts.
@@ -108,26 +109,47 @@ fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
 
 /// The kubeconfig to use, and its description for messages; `None` if none is given and the user has none.
 fn kubeconfig(given: Option<&Path>) -> Result<Option<(String, Kubeconfig)>, String> {
+    let (paths, named) = files(given);
+    let mut merged: Option<(String, Kubeconfig)> = None;
+    for path in paths {
+        let (place, next) = read(&path, &named)?;
+        merged = Some(match merged {
+            None => (place, next),
+            Some((before, kubeconfig)) => {
+                let both = kubeconfig.merge(next);
+                let both = both.map_err(|error| format!("{place}: {}", cause(&error)))?;
+                (format!("{before}, and {place}"), both)
+            }
+        });
+    }
+    Ok(merged)
+}
+
+/// The files of the kubeconfig to use, and who names them, for messages.
+fn files(given: Option<&Path>) -> (Vec<PathBuf>, String) {
     if let Some(path) = given {
-        return read(path, "").map(Some);
+        return (vec![path.to_owned()], String::new());
     }
     let variable = std::env::var_os(KUBECONFIG).unwrap_or_default();
-    let named = format!(", which {KUBECONFIG} names");
-    let mut merged: Option<Kubeconfig> = None;
-    for path in std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty()) {
-        let (place, next) = read(&path, &named)?;
-        let both = merged.unwrap_or_default().merge(next);
-        merged = Some(both.map_err(|error| format!("{place}: {}", cause(&error)))?);
-    }
-    if let Some(kubeconfig) = merged {
-        let place = format!("kubeconfig `{}`{named}", variable.display());
-        return Ok(Some((place, kubeconfig)));
+    let paths = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
+    let paths: Vec<_> = paths.collect();
+    if !paths.is_empty() {
+        return (paths, format!(", which {KUBECONFIG} names"));
     }
     let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
     let own = home.map(|home| home.join(".kube").join("config"));
-    own.filter(|path| path.exists())
-        .map(|path| read(&path, ""))
-        .transpose()
+    let own = own.filter(|path| path.exists());
+    (own.into_iter().collect(), String::new())
+}
+
+/// Digest of the bytes of the kubeconfig to use.
+pub(super) fn digest(given: Option<&Path>) -> std::io::Result<Digest> {
+    let mut bytes = Vec::new();
+    for path in files(given).0 {
+        bytes.extend(std::fs::read(path)?);
+        bytes.push(0);
+    }
+    Ok(Digest::of_bytes(&bytes))
 }
 
 /// A kubeconfig and its description for messages, which ends with who names it.

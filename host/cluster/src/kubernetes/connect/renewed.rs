@@ -1,6 +1,7 @@
-//! Client certificates, keys and tokens that a kubeconfig, or a pod's identity, names by path. Others renew these files
-//! while the agent runs, so they are read again. Keeps only a digest of them beside the client.
+//! Kubeconfigs, and the client certificates, keys and tokens that a kubeconfig or a pod's identity names by path. Others
+//! renew these files while the agent runs, so they are read again. Keeps only a digest of them beside the client.
 
+use super::{ConnectSettings, client_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::client::{AuthError, Body, Client};
@@ -25,19 +26,17 @@ type Digests = [Option<Digest>; 3];
 /// A client for what the files hold.
 struct MadeClient {
     client: Client,
-    digest: Digests,
+    /// The settings, with the paths of files.
+    config: Config,
+    kubeconfig: Option<Digest>,
+    files: Digests,
     looked: Instant,
 }
 
-/// The files of one connection.
-struct ConnectionFiles {
-    config: Config,
+/// The client of one connection.
+struct RenewedClient {
+    settings: ConnectSettings,
     made: Mutex<MadeClient>,
-}
-
-/// Whether a user has a certificate, key or token in a file; data in the kubeconfig itself comes first.
-pub(super) fn are_named(user: &AuthInfo) -> bool {
-    certificate(user).or(key(user)).or(token(user)).is_some()
 }
 
 fn certificate(user: &AuthInfo) -> Option<&str> {
@@ -55,36 +54,41 @@ fn token(user: &AuthInfo) -> Option<&str> {
     path.filter(|_| user.token.is_none())
 }
 
-/// A client that uses the certificate and the token that the files hold at each request.
+/// A client that uses what the kubeconfig and the files hold at each request.
 ///
 /// # Errors
 /// When no client can be made of the settings and the files.
-pub(super) fn client(config: Config) -> Result<Client, Error> {
+pub(super) fn client(settings: &ConnectSettings) -> Result<Client, Error> {
+    let config = settings.config.clone();
     if let Some(path) = token(&config.auth_info) {
         let unread = |why| Error::Auth(AuthError::ReadTokenFile(why, path.into()));
         read_token(path.as_ref()).map_err(unread)?;
     }
-    let Ok((digest, now)) = read(&config) else {
+    let (Ok(kubeconfig), Ok((files, now))) = (settings.digest(), read(&config)) else {
         // Fails for the same cause, and names it.
-        return Client::try_from(config);
+        return client_of(settings, config);
     };
-    let client = Client::try_from(now)?;
+    let client = client_of(settings, now)?;
     let namespace = client.default_namespace().to_owned();
     let made = Mutex::new(MadeClient {
         client,
-        digest,
+        config,
+        kubeconfig,
+        files,
         looked: Instant::now(),
     });
-    let files = Arc::new(ConnectionFiles { config, made });
-    let certified = move |request: http::Request<Body>| {
-        let files = Arc::clone(&files);
-        async move { files.current().await.send(request).await }
+    let settings = settings.clone();
+    let renewed = Arc::new(RenewedClient { settings, made });
+    let send = move |request: http::Request<Body>| {
+        let renewed = Arc::clone(&renewed);
+        async move { renewed.current().await.send(request).await }
     };
-    Ok(Client::new(service_fn(certified), namespace))
+    Ok(Client::new(service_fn(send), namespace))
 }
 
-impl ConnectionFiles {
-    /// The client for what the files hold.
+impl RenewedClient {
+    /// The client for what the files hold; the one before, if they cannot be used: a certificate may be written before
+    /// its key, and a token may be half written.
     async fn current(self: Arc<Self>) -> Client {
         let (client, is_due) = {
             let mut made = self.made.locked();
@@ -97,23 +101,39 @@ impl ConnectionFiles {
         if !is_due {
             return client;
         }
-        spawn_blocking(move || self.renewed())
-            .await
-            .unwrap_or(client)
+        Arc::clone(&self).renewed().await.unwrap_or(client)
     }
 
-    /// The client after one look at the files; the one before, if they cannot be used: a certificate may be written
-    /// before its key, and a token may be half written.
-    fn renewed(&self) -> Client {
-        let read = read(&self.config).ok();
-        let digest = self.made.locked().digest;
-        let changed = read.filter(|(now, _)| *now != digest);
-        let renewed = changed.and_then(|(now, config)| Some((now, Client::try_from(config).ok()?)));
-        let mut made = self.made.locked();
-        if let Some((digest, client)) = renewed {
-            (made.digest, made.client) = (digest, client);
-        }
-        made.client.clone()
+    /// The client after one look at the files; `None` if they have not changed, or cannot be used.
+    async fn renewed(self: Arc<Self>) -> Option<Client> {
+        let (config, before) = {
+            let made = self.made.locked();
+            (made.config.clone(), (made.kubeconfig, made.files))
+        };
+        let settings = self.settings.clone();
+        let kubeconfig = spawn_blocking(move || settings.digest()).await.ok()?.ok()?;
+        // What changes after its digest was taken is seen at the next look.
+        let config = match kubeconfig == before.0 {
+            true => config,
+            false => self.settings.again().await?,
+        };
+        spawn_blocking(move || {
+            let (files, now) = read(&config).ok()?;
+            if (kubeconfig, files) == before {
+                return None;
+            }
+            let client = client_of(&self.settings, now).ok()?;
+            *self.made.locked() = MadeClient {
+                client: client.clone(),
+                config,
+                kubeconfig,
+                files,
+                looked: Instant::now(),
+            };
+            Some(client)
+        })
+        .await
+        .ok()?
     }
 }
 
