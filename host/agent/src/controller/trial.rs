@@ -220,10 +220,13 @@ impl Controller {
             let last = memory.results.get(key);
             last.map(|last| (fault(last).is_some(), is_unreachable(last)))
         };
+        let queue = self.queue(policy);
         // Under the active revision some may have no result yet, as after a start.
-        let is_busy = self.queue(policy).is_some_and(|queue| !queue.is_idle());
+        let is_busy = queue.as_ref().is_some_and(|queue| !queue.is_idle());
         let (mut faults, mut incomplete) = (Vec::new(), None);
-        for (key, tried) in first {
+        // While nothing is active, one primary must not hold up the others: each would fail alone, as under a first
+        // revision, which needs no trial.
+        for (key, tried) in first.iter().filter(|_| queue.is_some()) {
             let (result, live) = (&tried.result, live(key));
             if live.is_none() && is_busy && fault(result).is_some() {
                 let why = format!("{}: it has no result yet to compare with", key.primary);

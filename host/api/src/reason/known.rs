@@ -120,8 +120,9 @@ reasons! {
     TargetNotOwned, Invalid:
         "The target exists, but this policy did not create it, or it was made for a primary on another cluster.",
         "Delete or rename the target, let the policy adopt it (spec.own.adopt), or connect that cluster. If the \
-         message names another policy, let one of the two write another Secret; if another cluster, see \
-         host/docs/connections.md, \"Several clusters, one hub\".";
+         message names another policy, let one of the two write another object, or, if that policy is gone, release \
+         the object (host/docs/uninstall.md); if another cluster, see host/docs/connections.md, \"Several \
+         clusters, one hub\".";
     Contended, Invalid: "Another writer overwrote what the policy wrote three times in ten minutes.",
         "Find the other writer of the object and stop it, or let the policy own something else. The agent tries again \
          when the ten minutes are over.";

@@ -136,6 +136,23 @@ fn approve(stage: &Stage, digest: &str) -> Result<()> {
 }
 
 #[test]
+fn while_nothing_is_active_one_primary_that_fails_holds_up_no_candidate() -> Result<()> {
+    let stage = stage()?;
+    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    put_component(&stage, &failing()?)?;
+    put_policy(&stage, "  rollout: {mode: Preview}\n")?;
+    let agent = watch(&stage, "log")?;
+    wait_for(&stage, "/candidate/reason", "ApprovalRequired")?;
+    let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
+    approve(&stage, digest.as_str().context("no text")?)?;
+    revision(&stage)?;
+    let failed = || (status(&stage, "/counts/failed")? == 1).then_some(());
+    wait::until("the one that fails", DEADLINE, failed)?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
 fn an_approved_plan_passes_the_limits_of_its_policy() -> Result<()> {
     let stage = stage()?;
     let agent = watch(&stage, "log")?;
