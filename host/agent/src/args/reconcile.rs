@@ -15,7 +15,7 @@ pub(crate) struct ReconcileArgs {
     #[arg(short = 'f', long, value_name = "PATH")]
     pub(crate) policies: Option<PathBuf>,
     /// Folder with the component files that policies name. Default: a policy file names components next to itself,
-    /// below the folder of policies; `FleetPolicy` objects name builtin components only.
+    /// below the folder of policies; `FleetPolicy` objects cannot name files.
     #[arg(long, value_name = "DIR")]
     pub(crate) components: Option<PathBuf>,
     /// Where components may come from, whatever policies name: `builtin`, `file`, ConfigMaps of the cluster `local` as

@@ -169,7 +169,8 @@ pub(crate) struct HistoryArgs {
 pub(crate) struct RollbackArgs {
     /// Name of the policy.
     pub(crate) policy: String,
-    /// The revision to go back to, or the beginning of its digest. Default: the one before the active one.
+    /// The revision to go back to, or the beginning of its digest. Default: the newest one that differs from the active
+    /// one by more than the version of the agent.
     #[arg(long, value_name = "REVISION")]
     pub(crate) to: Option<String>,
     /// Where it lies.

@@ -97,7 +97,7 @@ state WouldApply: `transom status` only: a write is pending; `transom status` it
 condition Ready: Every other condition of the policy is true.
 condition Loaded: The newest revision of the policy is active; if not, the previous revision stays active, if there is one.
 condition Watched: The agent can watch all objects that the policy needs.
-condition Healthy: No primary of the policy failed.
+condition Healthy: No primary of the policy failed, and no limit is reached.
 condition Reconciling: The newest revision is tried, waits for an approval, or is read again by itself.
 condition Stalled: The newest revision is refused and only a change helps; or, with the mode Fail of onFailure, the guest fails for a primary.
 cause Added: The primary is new, or this agent saw it for the first time.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The fewest and the most revisions that are kept.
 pub const HISTORY: (u32, u32) = (2, 50);
 
-/// How a new revision of a policy becomes active. A change of a component, its settings, a grant, ownership or the
-/// budget is a new revision; other fields count at once.
+/// How a new revision of a policy becomes active. A change of a component, its settings, the primaries, a grant,
+/// ownership, the budget or `replaces` is a new revision; a change of other fields alone counts at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutSpec {
