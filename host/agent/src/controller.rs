@@ -64,6 +64,9 @@ impl Controller {
         if let Some(admitted) = self.admit(queue, request).await {
             self.attempt(queue, Arc::new(admitted)).await;
         }
+        if queue.is_removed() {
+            self.forget(&queue.policy);
+        }
     }
 
     async fn attempt(&self, queue: &Workqueue, admitted: Arc<Admitted>) {
@@ -79,7 +82,7 @@ impl Controller {
             for cause in again.chain(admitted.resyncs.then_some(Cause::Resync)) {
                 queue.push(&key.primary, Queued::Reconcile(cause), None);
             }
-            return self.forget(&queue.policy);
+            return;
         }
         let result = match planned {
             Ok(planned) => self.apply(planned).await,

@@ -63,6 +63,11 @@ impl DependencyIndex {
         }
     }
 
+    /// The keys that depend on anything.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.reads.keys()
+    }
+
     /// The keys that depend on an object, in order.
     pub fn concerned(&self, object: &ObjectRef) -> impl Iterator<Item = &Key> {
         self.readers.get(object).into_iter().flatten()

@@ -111,7 +111,7 @@ pub(crate) async fn of_case(
     );
     let directory = Directory::open(options).unwrap();
     let facts = AgentFacts::new("local-cluster", None);
-    let controller = |connections| Controller::new(connections, clock, facts);
+    let controller = |connections| Controller::new(connections, clock, facts).limiting(None);
     let session = Session::start(loading, directory, controller)
         .await
         .unwrap();

@@ -70,15 +70,12 @@ impl Controller {
         if self.trial.is_none() {
             telemetry::counted(work, &report, attempt, admitted.since.elapsed());
         }
-        let there = queue.unless_removed(|| {
+        queue.unless_removed(|| {
             self.remember(admitted, touched, &report);
             self.schedule_next(queue, admitted, &report);
             self.publish(work, &uid, &report);
             self.retry_missed(queue, admitted, &report);
         });
-        if !there {
-            self.forget(&queue.policy);
-        }
     }
 
     /// Retries at once if something became readable during the reconcile: [`Self::retry_awaiting`] did not find it

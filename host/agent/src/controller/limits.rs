@@ -147,6 +147,7 @@ impl Controller {
             return false;
         }
         self.learn_failing().await;
+        self.drop_failing(active).await;
         let policies: Vec<Arc<str>> = self.limits.lock().keys().cloned().collect();
         let mut released = false;
         for policy in policies {
@@ -226,8 +227,32 @@ impl Controller {
 mod tests {
     use crate::command::session::of_case;
     use crate::controller::Clock;
+    use transom_core::work::Key;
 
     const POLICY: &str = "external-managed-kubeconfig";
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn since_when_a_guest_fails_goes_with_its_policy_and_does_not_come_back() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let stored = async || {
+            controller.release_withheld(&session.active).await;
+            let there = controller.limits.store.as_ref().unwrap().there.lock().await;
+            there.data().keys().cloned().collect::<Vec<_>>()
+        };
+        let key = Key::new(&POLICY.into(), &primary);
+        controller.queues.complete();
+        controller.guest_failed(&key).await;
+        assert_eq!(stored().await, [format!("failing_{POLICY}")]);
+        controller.remove_queue(POLICY);
+        // A reconcile of the policy ends now.
+        controller.guest_failed(&key).await;
+        assert!(!controller.is_failing(&key) && controller.limits.lock().get(POLICY).is_none());
+        session.active.found(&[], &["a.yaml"]);
+        assert_eq!(stored().await.len(), 1, "it may be there");
+        session.active.found(&[], &[]);
+        assert_eq!(stored().await, [""; 0]);
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_primary_without_a_result_is_not_taken_for_one_that_is_right() {

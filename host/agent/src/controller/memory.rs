@@ -197,11 +197,17 @@ impl Memory {
     /// Forgets all that is known for a deleted policy; returns the keys whose target it released.
     pub(crate) fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
         let from = Key::following(policy, None);
-        let keys = self.results_from(policy, from).map(|(key, _)| key.clone());
-        for key in keys.collect::<Vec<_>>() {
+        // A reconcile that ended later, or by a bug in the agent, left no result, but may have read something.
+        let read = (self.dependencies.keys().chain(self.sets.keys()))
+            .chain(self.seen.keys().chain(self.ends.keys()))
+            .filter(|key| *key.policy == *policy);
+        let keys = self.results_from(policy, from).map(|(key, _)| key);
+        for key in keys.chain(read).cloned().collect::<BTreeSet<_>>() {
             self.remove(&key);
             self.results.remove(&key);
         }
+        self.writing
+            .retain(|_, (writer, _)| *writer.policy != *policy);
         self.counted.retain(|key, _| *key.policy != *policy);
         self.last_seen.retain(|key, _| *key.policy != *policy);
         self.uids.retain(|key, _| *key.policy != *policy);

@@ -236,6 +236,9 @@ async fn work_on(
         if reconcile.await.is_err() {
             let key = Key::new(&queue.policy, &primary);
             queue.unless_removed(|| controller.faulted(&key, &queue.loaded().revision.policy));
+            if queue.is_removed() {
+                controller.forget(&queue.policy);
+            }
             queue.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && controller.at_once.available_permits() > 0;
@@ -293,7 +296,7 @@ mod tests {
             .reconcile(
                 &queue,
                 Request {
-                    primary: primary.into(),
+                    primary: primary.clone().into(),
                     causes,
                     since: tokio::time::Instant::now(),
                 },
@@ -302,6 +305,16 @@ mod tests {
         assert_eq!(files(&status), 0, "the status came back");
         let memory = controller.memory.lock();
         assert!(memory.results.is_empty() && memory.last_seen.is_empty() && memory.seen.is_empty());
+        drop(memory);
+        // Nor does one that read something and then ended by a bug in the agent.
+        let key = Key::new(&queue.policy, &primary);
+        let read = ObjectRef::local("v1", "Secret", Some("n"), "s");
+        let mut memory = controller.memory.lock();
+        memory.about_to_read(&key, std::slice::from_ref(&read));
+        drop(memory);
+        controller.forget(POLICY);
+        let memory = controller.memory.lock();
+        assert_eq!(memory.dependencies.concerned(&read).next(), None);
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -279,12 +279,16 @@ impl Workqueue {
         self.close();
     }
 
-    /// Runs `tell` unless the policy was removed; it cannot be removed meanwhile. False when it was removed.
-    pub(crate) fn unless_removed(&self, tell: impl FnOnce()) -> bool {
+    /// Whether the policy was removed.
+    pub(crate) fn is_removed(&self) -> bool {
+        *self.removed.reading()
+    }
+
+    /// Runs `tell` unless the policy was removed; it cannot be removed meanwhile.
+    pub(crate) fn unless_removed(&self, tell: impl FnOnce()) {
         let removed = self.removed.reading();
         if !*removed {
             tell();
         }
-        !*removed
     }
 }

@@ -199,6 +199,11 @@ impl Sets {
         }
     }
 
+    /// The keys that asked for a set.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.by_key.keys()
+    }
+
     /// Whether a key asked for a set.
     pub fn has(&self, key: &Key) -> bool {
         self.by_key.contains_key(key)

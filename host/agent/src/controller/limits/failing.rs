@@ -2,7 +2,9 @@
 //! written a moment after it changed. `core::failing` decides what is kept.
 
 use super::Controller;
+use super::there::There;
 use crate::controller::Admitted;
+use crate::policies::active::Active;
 use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -109,9 +111,43 @@ impl Controller {
         self.limits.withheld.notify_one();
     }
 
+    /// Of a policy that is gone nothing is kept, also if a reconcile ends later.
     fn failing<R>(&self, policy: &Arc<str>, take: impl FnOnce(&mut Failing) -> R) -> R {
         let mut policies = self.limits.lock();
-        take(&mut policies.entry(Arc::clone(policy)).or_default().failing)
+        match policies.get_mut(policy) {
+            Some(kept) => take(&mut kept.failing),
+            None if self.queue(policy).is_none() => take(&mut Failing::default()),
+            None => take(&mut policies.entry(Arc::clone(policy)).or_default().failing),
+        }
+    }
+
+    /// Removes what is stored for policies that are gone, also for those that went while no agent ran. While a place of
+    /// policies cannot be read, it is not known which those are; nor does a single run know of all.
+    pub(super) async fn drop_failing(&self, active: &Active) {
+        let knows_all = !self.ends && self.queues.are_complete() && active.broken().is_empty();
+        let Some(store) = self.limits.store.as_ref().filter(|_| knows_all) else {
+            return;
+        };
+        let gone = |there: &There| {
+            let (data, names) = (there.data(), active.names());
+            let is_gone = |entry: &String| {
+                let policy = entry.strip_prefix(PREFIX);
+                policy.is_some_and(|policy| !names.contains(policy))
+            };
+            data.into_iter().map(|(entry, _)| entry).find(is_gone)
+        };
+        let mut there = store.there.lock().await;
+        if gone(&there).is_none() || there.failure().is_some() {
+            return;
+        }
+        if self.learn(store, &mut there).await.is_err() {
+            return;
+        }
+        while let Some(entry) = gone(&there) {
+            if self.put(store, &mut there, &entry, None).await.is_err() {
+                return there.outdate();
+            }
+        }
     }
 
     /// Reads what is kept of every policy of which that was not read since this replica leads. When it cannot be read,
