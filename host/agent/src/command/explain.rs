@@ -7,7 +7,7 @@ use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
 use std::collections::BTreeSet;
 use transom_api::{KnownReason, Reason};
-use transom_artifacts::{Location, builtin_names};
+use transom_artifacts::{GatheredComponents, Location, builtin_names};
 use transom_core::catalogue::guest::GuestFacts;
 use transom_core::contract::description::Description;
 use transom_engine::{Engine, EngineOptions};
@@ -35,9 +35,10 @@ pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Com
     let is_known =
         |known: &[ExplainedWord], wanted: &String| known.iter().any(|entry| entry.is(wanted));
     // No guest has a word of the agent, and guests take long to load.
-    let is_enough = args.reasons.iter().all(|wanted| is_known(&known, wanted));
-    if args.reasons.is_empty() || !is_enough || names_guests(args) {
-        known.extend(of_guests(args, screen)?);
+    let unknown = args.reasons.iter().filter(|one| !is_known(&known, one));
+    let unknown: Vec<_> = unknown.map(String::as_bytes).collect();
+    if args.reasons.is_empty() || !unknown.is_empty() || names_guests(args) {
+        known.extend(of_guests(args, &unknown, screen)?);
     }
     if args.reasons.is_empty() {
         for entry in &known {
@@ -134,10 +135,14 @@ fn of_the_agent() -> Vec<ExplainedWord> {
     reasons.chain(others).collect()
 }
 
-/// The reasons that guests declare: the named guests, else the builtin ones.
-fn of_guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<ExplainedWord>> {
+/// The reasons that guests declare: the named guests, else the builtin ones that may have one of the words.
+fn of_guests(
+    args: &ExplainArgs,
+    unknown: &[&[u8]],
+    screen: &Screen,
+) -> anyhow::Result<Vec<ExplainedWord>> {
     let mut entries = Vec::new();
-    for guest in guests(args, screen)? {
+    for guest in guests(args, unknown, screen)? {
         entries.extend(guest.reasons.into_iter().map(|reason| ExplainedWord {
             word: reason.name,
             whose: guest.name.clone(),
@@ -148,9 +153,24 @@ fn of_guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Explaine
     Ok(entries)
 }
 
+/// Whether a builtin guest may declare one of these words: its reasons are constants, which its component holds as they
+/// are written. Compiling all builtin guests takes seconds. Every guest may where no word is given.
+fn may_declare(component: &[u8], words: &[&[u8]]) -> bool {
+    let holds = |word: &&[u8]| {
+        let mut places = component.windows(word.len().max(1));
+        places.any(|place| place.eq_ignore_ascii_case(word))
+    };
+    words.is_empty() || words.iter().any(holds)
+}
+
 /// How the guests that the flags name describe themselves, each once; without flags, the builtin guests. A component of
 /// a policy that cannot be read is left out with a note, because the others still explain their words.
-fn guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Description>> {
+fn guests(
+    args: &ExplainArgs,
+    unknown: &[&[u8]],
+    screen: &Screen,
+) -> anyhow::Result<Vec<Description>> {
+    let nothing = GatheredComponents::default();
     let engine = Engine::new(EngineOptions::default())?;
     let describe = |location: Location| {
         let failed = format!("failed to read the description of `{location}`");
@@ -165,9 +185,12 @@ fn guests(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Description
     let mut guests = Vec::new();
     let components = args.component.iter();
     let components = components.map(|text| Location::anywhere(text).map_err(anyhow::Error::msg));
-    let builtin = builtin_names().map(|name| Ok(Location::Builtin(name.to_owned())));
-    let builtin = builtin.filter(|_| !names_guests(args));
-    for location in components.chain(builtin) {
+    let builtin = builtin_names().map(|name| Location::Builtin(name.to_owned()));
+    let builtin = builtin.filter(|guest| {
+        let mut read = guest.fetch(None, &nothing).into_iter();
+        !names_guests(args) && read.any(|read| may_declare(&read.bytes, unknown))
+    });
+    for location in components.chain(builtin.map(Ok)) {
         let location = location?;
         if named.insert(location.to_string()) {
             guests.push(describe(location)?);
@@ -204,6 +227,17 @@ mod tests {
     use transom_api::State;
     use transom_core::reference::ObjectRef;
     use transom_core::work::Cause;
+
+    #[test]
+    fn only_a_guest_that_holds_a_word_may_declare_it() {
+        let component = b"..NoSuchNamespace..";
+        let may = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+            may_declare(component, &words)
+        };
+        assert!(may(&[]) && may(&["nosuchnamespace"]) && may(&["Other", "NoSuch"]));
+        assert!(!may(&["Other"]) && !may(&[""]) && !may(&["NoSuchNamespaceAtAll"]));
+    }
 
     #[test]
     fn every_state_and_cause_is_explained() {
