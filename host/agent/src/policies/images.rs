@@ -20,6 +20,8 @@ use transom_engine::anonymous_bytes;
 
 /// How long a pull may take.
 const LONGEST: Duration = Duration::from_secs(60);
+/// How long a registry may take to say what a tag means.
+const RESOLVES: Duration = Duration::from_secs(15);
 /// The most bytes of memory that a pull takes besides the program itself; the largest component with its signatures
 /// takes some 30 MiB.
 const BYTES: u64 = 40 << 20;
@@ -54,7 +56,7 @@ impl Images {
     /// With the reason and the message of the program; or when it exceeds a limit.
     pub(crate) async fn pull(&self, image: &Image, signed: bool) -> Result<Pulled, Unread> {
         let flag = signed.then_some("--signatures");
-        let (head, bytes) = self.told(image, flag).await?;
+        let (head, bytes) = self.told(image, flag, LONGEST).await?;
         let manifest = head.get("manifest").and_then(Value::as_str);
         Ok(Pulled {
             bytes,
@@ -68,18 +70,23 @@ impl Images {
     /// # Errors
     /// As for [`Images::pull`].
     pub(crate) async fn resolve(&self, image: &Image) -> Result<String, Unread> {
-        let (head, _) = self.told(image, Some("--resolve")).await?;
+        let (head, _) = self.told(image, Some("--resolve"), RESOLVES).await?;
         let manifest = head.get("manifest").and_then(Value::as_str);
         Ok(manifest.unwrap_or_default().to_owned())
     }
 
-    /// The line of JSON and the bytes that the program prints.
-    async fn told(&self, image: &Image, flag: Option<&str>) -> Result<(Value, Vec<u8>), Unread> {
+    /// The line of JSON and the bytes that the program prints. The wait for a free process does not count as time.
+    async fn told(
+        &self,
+        image: &Image,
+        flag: Option<&str>,
+        longest: Duration,
+    ) -> Result<(Value, Vec<u8>), Unread> {
         let message = |why: String| format!("failed to pull `oci:{image}`: {why}");
         let failed = |reason, why: String| Unread::new(reason, message(why));
         // Never closed.
         let _turn = self.turns.acquire().await.ok();
-        let said = match timeout(LONGEST, self.ask(image, flag)).await {
+        let said = match timeout(longest, self.ask(image, flag)).await {
             Ok(Ok(Some(said))) => said,
             Ok(Ok(None)) => {
                 let why = format!(
@@ -92,7 +99,7 @@ impl Images {
                 return Err(failed(KnownReason::AgentFailed, why));
             }
             Err(_) => {
-                let why = format!("it takes longer than {} seconds", LONGEST.as_secs());
+                let why = format!("it takes longer than {} seconds", longest.as_secs());
                 return Err(Unread::silent(
                     KnownReason::RegistryUnavailable,
                     message(why),

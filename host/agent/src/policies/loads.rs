@@ -18,6 +18,7 @@ use run::{read, run};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use transom_artifacts::Location;
@@ -30,9 +31,6 @@ use transom_engine::Engine;
 
 /// The first and the longest delay before something is read again that could not be read, in milliseconds.
 const RETRY_MS: (u64, u64) = (10_000, 120_000);
-
-/// How many registries are remembered.
-const REGISTRIES: usize = 1_024;
 
 /// When to read again what could not be read, after so many failures before. `seed` spreads the policies over time.
 pub(super) fn retry_at(failures: u32, seed: u64) -> Instant {
@@ -126,6 +124,8 @@ struct RunningJob {
     lacking: Option<u32>,
     /// The registries that it asks.
     registries: BTreeSet<String>,
+    /// Has it give way to others; `None` once it is to.
+    gives_way: Option<Arc<Notify>>,
     /// Ends it, where that is possible.
     task: AbortHandle,
     /// Whether it was ended, and nobody waits for it.
@@ -283,11 +283,7 @@ impl Loads {
             for (image, pulled) in &gathered.images {
                 // What it answers about one repository says nothing of the others.
                 let silent = pulled.as_ref().is_err_and(|unread| unread.silent);
-                // Policies come and go: where so many were asked, most are asked no more.
-                if self.registries.len() >= REGISTRIES {
-                    self.registries.clear();
-                }
-                self.registries.insert(image.registry.clone(), !silent);
+                self.remember(&image.registry, !silent);
             }
         }
         if !self.queue.iter().any(|other| other.name == job.name) {
@@ -304,21 +300,25 @@ impl Loads {
                 .iter()
                 .position(|job| self.may_begin(job, &in_queue));
             let Some(job) = next.and_then(|at| self.queue.remove(at)) else {
-                return;
+                return self.make_way();
             };
             let (kind, slow, follows) = (job.kind(), job.slow, job.follows());
             let lacking = job.lacking();
             let registries = job.registries.clone();
             let policy = Arc::clone(&job.name);
+            let gives_way = Arc::new(Notify::new());
             let task = match kind {
                 JobKind::Reading | JobKind::Pulling => {
-                    self.tasks.spawn(read(self.components.clone(), job))
+                    let gives_way = Arc::clone(&gives_way);
+                    self.tasks
+                        .spawn(read(self.components.clone(), job, gives_way))
                 }
                 JobKind::Slow => self.spawn(self.engine.clone(), job),
                 JobKind::Builtin | JobKind::Quick => self.spawn(self.engine.hasty(), job),
             };
             let running = RunningJob {
                 registries,
+                gives_way: Some(gives_way),
                 policy,
                 since: Instant::now(),
                 kind,

@@ -7,14 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use transom_artifacts::{Location, Unread};
 use transom_core::backoff;
 use transom_core::catalogue::MovedTag;
 use transom_core::policy::component::Image;
-
-/// How long a registry may take to say what a tag means.
-const LONGEST: Duration = Duration::from_secs(15);
 
 /// When the first look is at the latest: until then a moved tag is missing in the status, as if it had returned.
 const FIRST: Duration = Duration::from_secs(30);
@@ -109,11 +106,11 @@ async fn ask(components: Components, tags: Vec<Tag>) -> TagAnswers {
         if silent.contains(&image.registry) {
             continue;
         }
-        match timeout(LONGEST, check_tag(&components, &tag, &image)).await {
-            Ok(Ok(Some(moved))) => drop(answers.insert(tag, moved)),
-            Ok(Ok(None)) => {}
-            Ok(Err(unread)) if !unread.silent => {}
-            Ok(Err(_)) | Err(_) => drop(silent.insert(image.registry)),
+        match check_tag(&components, &tag, &image).await {
+            Ok(Some(moved)) => drop(answers.insert(tag, moved)),
+            Ok(None) => {}
+            Err(unread) if !unread.silent => {}
+            Err(_) => drop(silent.insert(image.registry)),
         }
     }
     answers

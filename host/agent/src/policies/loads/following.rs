@@ -28,12 +28,11 @@ pub(super) fn after(components: &Components, job: Job, done: Box<JobResult>) -> 
 }
 
 /// Reads the components of the previous revision.
-pub(super) async fn read(components: &Components, mut job: Job) -> Ran {
+pub(super) async fn read(components: &Components, job: &mut Job) {
     let before = job.wanted.of_earlier(unkept_before(components, &job));
     job.earlier = components.read(&before, true).await;
     // Nothing else is read.
     job.gathered = Some(GatheredComponents::default());
-    Ran::Again(Box::new(job))
 }
 
 /// Restores the previous revision. A failure that may pass is retried while the active one is on probation.

@@ -10,6 +10,7 @@ use crate::policies::wanted::RecordedComponent;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use tokio::sync::Notify;
 use transom_api::KnownReason;
 use transom_artifacts::folder::FileIdentity;
 use transom_artifacts::{GatheredComponents, Location, Unread};
@@ -18,24 +19,35 @@ use transom_core::policy::Policy;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
-/// Reads what a job needs from a cluster and from registries; queues it again to pull if it needs a registry. The
-/// revision that was active is pulled first: the registry of newer components may be slow or gone.
-pub(super) async fn read(components: Components, mut job: Job) -> Ran {
+/// Reads what a job needs, and queues it again, also when it is to give way to others before that.
+pub(super) async fn read(components: Components, mut job: Job, gives_way: Arc<Notify>) -> Ran {
+    let read = tokio::select! {
+        read = read_all(&components, &mut job) => read,
+        () = gives_way.notified() => Ok(()),
+    };
+    match read {
+        Ok(()) => Ran::Again(Box::new(job)),
+        // Without the history it is not known what may be active.
+        Err(unread) => unrecalled(job, Refusal::new(unread.reason, unread.message)),
+    }
+}
+
+/// Reads from a cluster and from registries; if it needs a registry, it is to be queued again to pull. The revision that
+/// was active is pulled first: the registry of newer components may be slow or gone.
+async fn read_all(components: &Components, job: &mut Job) -> Result<(), Unread> {
     if job.follows() {
-        return following::read(&components, job).await;
+        following::read(components, job).await;
+        return Ok(());
     }
     let waits = job.recalls && (job.pulls || job.pulls_earlier);
     if !waits {
         job.gathered = components.read(&job.wanted, job.pulls).await;
         job.pulls |= job.gathered.is_none();
     }
-    if job.recalls
-        && let Err(unread) = recall(&components, &mut job).await
-    {
-        // Without the history it is not known what may be active.
-        return unrecalled(job, Refusal::new(unread.reason, unread.message));
+    match job.recalls {
+        true => recall(components, job).await,
+        false => Ok(()),
     }
-    Ran::Again(Box::new(job))
 }
 
 /// Reads the kept revisions of a policy, and the components of those that are to be restored.

@@ -3,6 +3,7 @@
 use super::{Job, JobKind, Loads, RunningJob};
 use crate::policies::swap::GRACE;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// How many jobs of one kind run at once, not counting those that take longer than [`GRACE`].
 const AT_ONCE: usize = 2;
@@ -13,6 +14,11 @@ const AT_MOST: usize = 6;
 const READING: usize = 2;
 /// How many jobs ask registries at once, counting those that take longer than [`GRACE`]: each has a process for it.
 const PULLING: usize = 4;
+
+/// How long a registry that was not asked before may give nothing while another one waits for its process.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many registries are remembered.
+const REGISTRIES: usize = 1_024;
 
 /// What the queue holds, counted once for all jobs in it: there may be thousands.
 pub(super) struct InQueue {
@@ -111,8 +117,106 @@ impl Loads {
         !is_asked && unknown < PULLING - left
     }
 
+    /// Has the job of a registry that was not asked before, and gives nothing, make way for a job of another registry
+    /// that waits for a process. The registry counts as one that gives nothing from then on; its job is queued again.
+    pub(super) fn make_way(&mut self) {
+        let asked: BTreeSet<&String> = (self.running.values())
+            .flat_map(|running| &running.registries)
+            .collect();
+        let waits = self.queue.iter().any(|job| {
+            let mut registries = job.registries.iter();
+            job.kind() == JobKind::Pulling
+                && !(job.rests() || job.slow)
+                && registries.all(|one| self.gave(one) != Some(false) && !asked.contains(one))
+        });
+        let pulling = |one: &&RunningJob| one.kind == JobKind::Pulling && !one.ended;
+        let pulling = || self.running.iter().filter(move |(_, one)| pulling(one));
+        let left = usize::from(self.registries.values().any(|gave| *gave));
+        let is_over = pulling().any(|(_, one)| one.gives_way.is_none());
+        if !waits || is_over || pulling().count() < PULLING - left {
+            return;
+        }
+        let is_new = |one: &&RunningJob| one.registries.iter().any(|it| self.gave(it).is_none());
+        let late = pulling().filter(|(_, one)| is_new(one) && one.since.elapsed() >= PATIENCE);
+        let Some(id) = late.min_by_key(|(_, one)| one.since).map(|(id, _)| *id) else {
+            return;
+        };
+        let Some(late) = self.running.get_mut(&id) else {
+            return;
+        };
+        late.gives_way
+            .take()
+            .iter()
+            .for_each(|one| one.notify_one());
+        for registry in late.registries.clone() {
+            if self.gave(&registry).is_none() {
+                self.remember(&registry, false);
+            }
+        }
+    }
+
+    /// Records whether anything could be had from a registry. Policies come and go: where so many were asked, most are
+    /// asked no more.
+    pub(super) fn remember(&mut self, registry: &str, gave: bool) {
+        if self.registries.len() >= REGISTRIES {
+            self.registries.clear();
+        }
+        self.registries.insert(registry.to_owned(), gave);
+    }
+
     /// Whether anything could be had from a registry the last time; `None` for one that was not asked yet.
     fn gave(&self, registry: &str) -> Option<bool> {
         self.registries.get(registry).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::components::Components;
+    use crate::policies::images::Images;
+    use crate::policies::kept::KeptComponents;
+    use crate::policies::load;
+    use crate::policies::loads::JobOutput;
+    use crate::policies::wanted::WantedReads;
+    use crate::policies::{BUILTIN, FoundPolicies};
+    use serde_json::json;
+    use transom_artifacts::{Base, Sources};
+    use transom_engine::{Engine, EngineOptions};
+
+    /// A job that pulls from a registry.
+    fn job(number: u64, registry: &str) -> Job {
+        let mut found = FoundPolicies::default();
+        found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
+        let mut written = found.policies.remove(0);
+        written.value["metadata"]["name"] = json!(format!("p{number}"));
+        let guest = &mut written.value["spec"]["guests"]["decide"];
+        guest["component"] = json!(format!("oci:{registry}/a:v1"));
+        let policy = load::check(&written.value).ok().unwrap();
+        let wanted = WantedReads::new(&policy, &written, false);
+        Job {
+            policy: Some(policy.clone()),
+            ..Job::new(number, &policy.name, wanted)
+        }
+    }
+
+    #[tokio::test]
+    async fn registries_that_hang_hold_up_no_policy_of_another_one() {
+        let unfit = r#"{"reason": "ComponentNotFound", "message": "no"}"#;
+        let script = format!(r#"case "$*" in *hangs*) exec sleep 3600;; *) echo '{unfit}';; esac"#);
+        let words = ["sh", "-c", &script, "sh"].map(Into::into);
+        let components = Components::new(&"builtin,oci:*".parse::<Sources>().unwrap())
+            .pulling(Images::new(words.to_vec()), KeptComponents::default());
+        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let mut loads = Loads::new(engine, components);
+        for number in 1..=6 {
+            loads.add(job(number, &format!("hangs-{number}.example")));
+        }
+        loads.add(job(7, "answers.example"));
+        let JobOutput::Done(first) = loads.next().await else {
+            panic!("it restores nothing")
+        };
+        assert_eq!(&*first.policy, "p7");
+        assert_eq!(loads.count(), 6, "the others are still tried");
     }
 }
