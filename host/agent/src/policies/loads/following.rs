@@ -29,7 +29,7 @@ pub(super) fn after(components: &Components, job: Job, done: Box<JobResult>) -> 
 
 /// Reads the components of the previous revision.
 pub(super) async fn read(components: &Components, job: &mut Job) {
-    let before = job.wanted.of_earlier(unkept_before(components, &job));
+    let before = job.wanted.of_earlier(unkept_before(components, job));
     job.earlier = components.read(&before, true).await;
     // Nothing else is read.
     job.gathered = Some(GatheredComponents::default());
