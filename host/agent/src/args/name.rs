@@ -13,7 +13,9 @@ pub(super) fn is_connection(name: &str) -> bool {
 /// A name that a namespace may have.
 pub(super) fn parse_label(text: &str) -> Result<String, String> {
     let fits = is_label(text).then(|| text.to_owned());
-    fits.ok_or_else(|| "expected a DNS label: lower-case letters, digits and dashes".to_owned())
+    fits.ok_or_else(|| {
+        "expected a DNS label: at most 63 lower-case letters, digits and dashes".to_owned()
+    })
 }
 
 /// The name of a cluster. Whether it is the hub's own does not depend on the case of its letters, as in the existing

@@ -46,6 +46,27 @@ pub(crate) struct ReconcileArgs {
     pub(crate) self_managed_cluster: Option<String>,
 }
 
+/// The longest name of a hosting cluster with which the name of a managed cluster can begin: `klusterlet-<name>-x` is
+/// the name of a namespace then.
+const LONGEST_PREFIX: usize = 63 - "klusterlet-".len() - "-x".len();
+
+impl ReconcileArgs {
+    /// What to know of a `--cluster-name` that is too long to begin the names of managed clusters, as it does when the
+    /// agent works for another cluster than the hub's own. It is not refused: an annotation or a setting may name them.
+    pub(crate) fn overlong_name(&self) -> Option<String> {
+        let (name, own) = (&self.cluster_name, self.self_managed_cluster.as_deref()?);
+        let is_prefix = !own.eq_ignore_ascii_case(name);
+        (is_prefix && name.len() > LONGEST_PREFIX).then(|| {
+            format!(
+                "--cluster-name has {} characters, and no managed cluster can have a name that begins with more than \
+                 {LONGEST_PREFIX}: each HostedCluster must have the annotation \
+                 cluster.open-cluster-management.io/managedcluster-name, or else fails with InvalidTargetName",
+                name.len()
+            )
+        })
+    }
+}
+
 impl Default for ReconcileArgs {
     /// Those of a command line that names none.
     fn default() -> Self {
@@ -85,4 +106,31 @@ pub(crate) struct RenderArgs {
 /// A time as Kubernetes writes it.
 fn parse_time(text: &str) -> Result<i64, String> {
     parse_rfc3339(text).ok_or_else(|| "expected a time like 2026-11-21T08:00:00Z".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_to_begin_others_is_told_where_it_would() {
+        let told = |length: usize, own: Option<&str>| {
+            let args = ReconcileArgs {
+                cluster_name: "A".repeat(length),
+                self_managed_cluster: own.map(str::to_owned),
+                ..ReconcileArgs::default()
+            };
+            args.overlong_name()
+        };
+        assert_eq!(told(50, Some("hub")), None);
+        assert!(told(51, Some("hub")).unwrap().contains("51 characters"));
+        assert_eq!(told(51, None), None, "it begins no name");
+        assert_eq!(told(51, Some(&"a".repeat(51))), None, "it is the hub's own");
+    }
+
+    #[test]
+    fn the_name_of_a_cluster_has_at_most_63_characters() {
+        assert!(parse_cluster(&"A".repeat(63)).is_ok());
+        assert!(parse_cluster(&"A".repeat(64)).unwrap_err().contains("63"));
+    }
 }

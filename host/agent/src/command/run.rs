@@ -49,6 +49,9 @@ pub(crate) fn run(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd>
 
 async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     check_policies(&args.reconcile)?;
+    if let Some(overlong) = args.reconcile.overlong_name() {
+        screen.warn(format_args!("{overlong}"));
+    }
     if args.once {
         return once::once(args, screen).await;
     }
