@@ -54,9 +54,9 @@ impl Kubernetes {
         Ok(read)
     }
 
-    /// Requests an object before an action that cannot be undone, because a watch may lag. Where a watch covers it, sends
-    /// a LIST of the one name, for which the rights of the watch suffice; else a GET, as [`Kubernetes::read`] does.
-    /// Merges the answer into the cache.
+    /// Requests an object before an action that cannot be undone, because a watch may lag. Where a watch covers it,
+    /// sends a LIST of the one name, for which the rights of the watch suffice; else a GET, as [`Kubernetes::read`]
+    /// does. Merges the answer into the cache.
     ///
     /// # Errors
     /// The errors of [`Kubernetes::read`], and `KindMissing` when its kind is not served now: that does not prove that

@@ -32,8 +32,8 @@ pub(super) async fn read(components: Components, mut job: Job, gives_way: Arc<No
     }
 }
 
-/// Reads from a cluster and from registries; if it needs a registry, it is to be queued again to pull. The revision that
-/// was active is pulled first: the registry of newer components may be slow or gone.
+/// Reads from a cluster and from registries; if it needs a registry, it is to be queued again to pull. The revision
+/// that was active is pulled first: the registry of newer components may be slow or gone.
 async fn read_all(components: &Components, job: &mut Job) -> Result<(), Unread> {
     if job.follows() {
         following::read(components, job).await;

@@ -122,8 +122,8 @@ pub(super) fn of(
     })
 }
 
-/// Removes the object that was read, and with it what it made, as kubectl does. Unless a request says so, the API server
-/// leaves the Pods of a Job.
+/// Removes the object that was read, and with it what it made, as kubectl does. Unless a request says so, the API
+/// server leaves the Pods of a Job.
 fn removal(version: &str, uid: &str) -> DeleteParams {
     DeleteParams::background().preconditions(Preconditions {
         resource_version: Some(version.to_owned()),
