@@ -99,9 +99,9 @@ impl Naming {
         Err(INVALID_TARGET_NAME.problem(message).at(field))
     }
 
-    /// That of the annotation, the discovery name, or that of the HostedCluster, whether a managed cluster can have it or
-    /// not; and the field that it comes from: [`ANNOTATION_PATH`] or [`OWN_NAME_PATH`]. By default the annotation takes
-    /// precedence, because a person wrote it.
+    /// That of the annotation, the discovery name, or that of the HostedCluster, whether a managed cluster can have it
+    /// or not; and the field that it comes from: [`ANNOTATION_PATH`] or [`OWN_NAME_PATH`]. By default the annotation
+    /// takes precedence, because a person wrote it.
     ///
     /// # Errors
     /// Annotations of an unexpected type.

@@ -1,5 +1,5 @@
-//! How many primaries a policy may change in an interval. [`crate::plan::write_limit`] limits each object; this limits each
-//! policy, so that an accident of its inputs or its guests cannot change the whole fleet at once.
+//! How many primaries a policy may change in an interval. [`crate::plan::write_limit`] limits each object; this limits
+//! each policy, so that an accident of its inputs or its guests cannot change the whole fleet at once.
 //!
 //! Counts primaries, each once in an interval for each kind of change. Counts from a number that was recorded before
 //! (`LimitRecord::reserved`), so that a process that ends can only lose a part of the limit.

@@ -72,8 +72,8 @@ pub(in crate::policies) fn pulled(
 }
 
 /// Loads the revision that was active when the agent ended. Its components come from the binary, or, each with the
-/// digest that it had, from what was kept of earlier loads or from where they lay. `newest` is the newest manifest, if it is
-/// valid.
+/// digest that it had, from what was kept of earlier loads or from where they lay. `newest` is the newest manifest, if
+/// it is valid.
 ///
 /// # Errors
 /// When a component is not there any more, or the revision may not be loaded any more.

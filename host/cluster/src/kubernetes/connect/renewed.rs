@@ -1,5 +1,6 @@
-//! Kubeconfigs, and the client certificates, keys and tokens that a kubeconfig or a pod's identity names by path. Others
-//! renew these files while the agent runs, so they are read again. Keeps only a digest of them beside the client.
+//! Kubeconfigs, and the client certificates, keys and tokens that a kubeconfig or a pod's identity names by path.
+//! Others renew these files while the agent runs, so they are read again. Keeps only a digest of them beside the
+//! client.
 
 use super::{ConnectSettings, client_of};
 use base64::Engine as _;
