@@ -51,8 +51,10 @@ fn key(user: &AuthInfo) -> Option<&str> {
 }
 
 fn token(user: &AuthInfo) -> Option<&str> {
-    let path = user.token_file.as_deref();
-    path.filter(|_| user.token.is_none())
+    // In the order of kube, so that a file that is not used need not be there.
+    let has_password = user.username.is_some() && user.password.is_some();
+    let has_other = user.token.is_some() || user.auth_provider.is_some() || has_password;
+    user.token_file.as_deref().filter(|_| !has_other)
 }
 
 /// A client that uses what the kubeconfig and the files hold at each request.
