@@ -168,7 +168,10 @@ impl Controller {
         };
         let now_seconds = self.clock.now_seconds();
         let write_limit::PermittedPlan { plan, stopped } =
-            self.memory.lock().brake.admit(key, plan, now_seconds);
+            self.memory
+                .lock()
+                .write_limiter
+                .admit(key, plan, now_seconds);
         touched.ask_again(stopped.as_ref().and_then(|stopped| stopped.ask_again_at));
         let steps = plan.steps.clone();
         self.rehearsals.written(&steps);
@@ -206,8 +209,8 @@ impl Controller {
         let mut news = None;
         for (at, (step, done)) in outcome.of(steps).enumerate() {
             if done.is_none_or(|done| done.result.is_err()) {
-                let brake = &mut self.memory.lock().brake;
-                brake.give_back(key, step);
+                let limiter = &mut self.memory.lock().write_limiter;
+                limiter.give_back(key, step);
             }
             // The last step on an object says how it was left.
             let mut later = steps[at + 1..].iter();

@@ -67,7 +67,7 @@ pub(crate) struct Memory {
     /// How often other writers overwrote what a policy wrote.
     pub(crate) contentions: Arc<Contentions>,
     /// The writes of the last minute, to limit them.
-    pub(crate) brake: WriteLimiter,
+    pub(crate) write_limiter: WriteLimiter,
     /// How often each primary was reconciled in the last minute.
     pub(crate) often: ReconcileLimiter,
     /// Which key is writing an object now, and what a watch last reported of the object since then.

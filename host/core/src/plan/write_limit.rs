@@ -140,14 +140,14 @@ mod tests {
 
     /// How many of these steps may be written, and until when the rest waits.
     fn admitted(
-        brake: &mut WriteLimiter,
+        limiter: &mut WriteLimiter,
         primary: &str,
         targets: &[&str],
         now: i64,
     ) -> (usize, Option<i64>) {
         let mut plan = Plan::new(&key(primary), None);
         plan.steps = targets.iter().map(|name| patch(name)).collect();
-        let PermittedPlan { plan, stopped } = brake.admit(&key(primary), plan, now);
+        let PermittedPlan { plan, stopped } = limiter.admit(&key(primary), plan, now);
         (
             plan.steps.len(),
             stopped.and_then(|failure| failure.ask_again_at),
@@ -156,32 +156,32 @@ mod tests {
 
     #[test]
     fn limits_writes_per_object_and_minute() {
-        let mut brake = WriteLimiter::default();
+        let mut limiter = WriteLimiter::default();
         for at in 0..60 {
             assert_eq!(
-                admitted(&mut brake, "a", &["t"], at / 2),
+                admitted(&mut limiter, "a", &["t"], at / 2),
                 (1, None),
                 "write {at}"
             );
         }
-        assert_eq!(admitted(&mut brake, "a", &["t"], 30), (0, Some(60)));
+        assert_eq!(admitted(&mut limiter, "a", &["t"], 30), (0, Some(60)));
         assert_eq!(
-            admitted(&mut brake, "b", &["t"], 59),
+            admitted(&mut limiter, "b", &["t"], 59),
             (0, Some(60)),
             "whoever writes it"
         );
         assert_eq!(
-            admitted(&mut brake, "b", &["other"], 59),
+            admitted(&mut limiter, "b", &["other"], 59),
             (1, None),
             "others are not concerned"
         );
-        assert_eq!(admitted(&mut brake, "a", &["t"], 60), (1, None));
-        assert_eq!(admitted(&mut brake, "a", &["t", "t"], 60), (1, Some(61)));
+        assert_eq!(admitted(&mut limiter, "a", &["t"], 60), (1, None));
+        assert_eq!(admitted(&mut limiter, "a", &["t", "t"], 60), (1, Some(61)));
     }
 
     #[test]
     fn a_finalizer_that_is_taken_off_again_and_again_uses_up_no_other_write() {
-        let (mut brake, key) = (WriteLimiter::default(), key("a"));
+        let (mut limiter, key) = (WriteLimiter::default(), key("a"));
         let keep = Step::Patch {
             reference: (*key.primary).clone(),
             version: "1".to_owned(),
@@ -190,7 +190,7 @@ mod tests {
         let mut is_admitted = |step: &Step| {
             let mut plan = Plan::new(&key, None);
             plan.steps.push(step.clone());
-            brake.admit(&key, plan, 0).stopped.is_none()
+            limiter.admit(&key, plan, 0).stopped.is_none()
         };
         assert!((0..60).all(|_| is_admitted(&keep)));
         assert!(!is_admitted(&keep));
@@ -199,34 +199,34 @@ mod tests {
 
     #[test]
     fn limits_ever_changing_targets_and_resumes_long_plans_later() {
-        let mut brake = WriteLimiter::default();
+        let mut limiter = WriteLimiter::default();
         let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(admitted(&mut brake, "a", &names, 5), (60, Some(65)));
-        assert_eq!(admitted(&mut brake, "a", &names[60..], 64), (0, Some(65)));
-        assert_eq!(admitted(&mut brake, "a", &names[60..], 65), (40, None));
+        assert_eq!(admitted(&mut limiter, "a", &names, 5), (60, Some(65)));
+        assert_eq!(admitted(&mut limiter, "a", &names[60..], 64), (0, Some(65)));
+        assert_eq!(admitted(&mut limiter, "a", &names[60..], 65), (40, None));
     }
 
     #[test]
     fn refunds_unused_writes_and_tolerates_a_clock_set_back() {
-        let mut brake = WriteLimiter::default();
+        let mut limiter = WriteLimiter::default();
         for _ in 0..200 {
-            assert_eq!(admitted(&mut brake, "a", &["t"], 1_000), (1, None));
-            brake.give_back(&key("a"), &patch("t"));
+            assert_eq!(admitted(&mut limiter, "a", &["t"], 1_000), (1, None));
+            limiter.give_back(&key("a"), &patch("t"));
         }
         assert_eq!(
-            admitted(&mut brake, "a", &["t"; 61], 1_000),
+            admitted(&mut limiter, "a", &["t"; 61], 1_000),
             (60, Some(1_060))
         );
-        assert_eq!(admitted(&mut brake, "a", &["t"], 10), (1, None));
+        assert_eq!(admitted(&mut limiter, "a", &["t"], 10), (1, None));
     }
 
     #[test]
     fn forgets_an_object_written_once() {
-        let mut brake = WriteLimiter::default();
+        let mut limiter = WriteLimiter::default();
         for number in 0..100_000 {
             admitted(
-                &mut brake,
+                &mut limiter,
                 &format!("s{number}"),
                 &[&format!("t{number}")],
                 number / 10,
@@ -235,9 +235,9 @@ mod tests {
         // Ten writes a second count for a minute, with two counters each; there are never more than twice as many, or
         // than the first sweep allows.
         assert!(
-            brake.written.len() <= 2_400.max(SWEPT_FROM),
+            limiter.written.len() <= 2_400.max(SWEPT_FROM),
             "{} counters",
-            brake.written.len()
+            limiter.written.len()
         );
     }
 
@@ -246,15 +246,15 @@ mod tests {
         fn no_minute_has_more_writes_to_an_object_than_allowed(
             steps in proptest::collection::vec((0..3_u8, 0..3_u8, 0..4_i64, 0..9_usize, any::<bool>()), 1..300),
         ) {
-            let (mut brake, mut now, mut written) = (WriteLimiter::default(), 0, Vec::<(u8, i64)>::new());
+            let (mut limiter, mut now, mut written) = (WriteLimiter::default(), 0, Vec::<(u8, i64)>::new());
             for (primary, object, later, count, fails) in steps {
                 now += later;
                 let name = object.to_string();
-                let (admitted, until) = admitted(&mut brake, &primary.to_string(), &vec![name.as_str(); count], now);
+                let (admitted, until) = admitted(&mut limiter, &primary.to_string(), &vec![name.as_str(); count], now);
                 prop_assert_eq!(admitted == count, until.is_none());
                 prop_assert!(until.is_none_or(|until| until > now && until <= now + WINDOW_SECONDS));
                 if fails && admitted > 0 {
-                    brake.give_back(&key(&primary.to_string()), &patch(&name));
+                    limiter.give_back(&key(&primary.to_string()), &patch(&name));
                 }
                 written.extend((usize::from(fails)..admitted).map(|_| (object, now)));
             }

@@ -111,7 +111,7 @@ fn limits_writes_per_minute_to_an_ever_changing_object() -> Result<()> {
             ensure!(flips <= BUDGET, "{flips} flips were all written");
             let (status, key) = [("Unknown", UNREACHABLE), ("False", UNAVAILABLE)][flips % 2];
             stage.set_available(NAME, status).await?;
-            wait::until("the taint, or the brake", DEADLINE, async || {
+            wait::until("the taint, or the limit of writes", DEADLINE, async || {
                 Ok((has(&stage.taints_of(NAME).await?, key) || braked()?).then_some(()))
             })
             .await?;
