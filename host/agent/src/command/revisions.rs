@@ -152,7 +152,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
 fn target<'a>(history: &'a History, args: &RollbackArgs) -> anyhow::Result<&'a RevisionRecord> {
     let Some(to) = &args.to else {
         let why = "failed to find an earlier revision: `transom history` lists what is kept";
-        return history.previous_spec().context(why);
+        return history.previous().context(why);
     };
     let wanted = to.strip_prefix(DIGEST).unwrap_or(to);
     let fits = |record: &&RevisionRecord| {

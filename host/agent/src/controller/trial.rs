@@ -88,20 +88,21 @@ impl Controller {
             revision,
             ..(*candidate).clone()
         }));
-        let (first, cut) = shadow.0.pass(&self.memory).await;
+        let live = active.is_some().then_some(&self.memory);
+        let (first, cut) = shadow.0.pass(live).await;
         let queue = shadow.0.queue(&policy.name).filter(|_| !cut);
         let (mut trial, rehearsed) = match queue {
             None => (self.compare(&policy.name, &first, None), None),
             Some(queue) => {
                 let rehearsed = self.rehearsals.begin();
-                let mut second = shadow.0.again(&queue, &self.memory, first.keys()).await;
+                let mut second = shadow.0.again(&queue, live, first.keys()).await;
                 let mut trial = self.compare(&policy.name, &first, Some(&second));
                 let suspects = contradictions(&first, &second);
                 second.retain(|key, _| !suspects.contains_key(key));
                 shadow.0.settle(&rehearsed, second);
-                trial.unstable = shadow.0.unstable(&queue, &self.memory, &suspects).await;
+                trial.unstable = shadow.0.unstable(&queue, live, &suspects).await;
                 if trial.unstable.is_empty() {
-                    trial.unsettled = shadow.0.unsettled(&queue, &self.memory, &first).await;
+                    trial.unsettled = shadow.0.unsettled(&queue, live, &first).await;
                 }
                 (trial, Some(rehearsed))
             }
@@ -117,7 +118,7 @@ impl Controller {
     async fn again(
         &self,
         queue: &Workqueue,
-        live: &SharedMemory,
+        live: Option<&SharedMemory>,
         keys: impl Iterator<Item = &Key>,
     ) -> BTreeMap<Key, TriedPrimary> {
         self.memory.lock().results.clear();
@@ -171,9 +172,9 @@ impl Controller {
         }
     }
 
-    /// Runs until the queues are empty, or there are enough faults that the active revision does not have. Returns what
-    /// was found and forgets it; true if the faults ended the pass.
-    async fn pass(&self, live: &SharedMemory) -> (BTreeMap<Key, TriedPrimary>, bool) {
+    /// Runs until the queues are empty, or, if it is compared with an active revision, there are enough faults that this
+    /// does not have. Returns what was found and forgets it; true if the faults ended the pass.
+    async fn pass(&self, live: Option<&SharedMemory>) -> (BTreeMap<Key, TriedPrimary>, bool) {
         let mut idle = std::pin::pin!(self.idle());
         let mut cut = false;
         while !cut && tokio::time::timeout(LOOK, &mut idle).await.is_err() {
@@ -183,7 +184,8 @@ impl Controller {
                 let failing = results.filter(|(_, last)| fault(last).is_some());
                 failing.map(|(key, _)| key.clone()).collect()
             };
-            cut = new_faults(failing.iter(), live) >= FAULTS;
+            // While nothing is active, no fault refuses the candidate, and its plan is to cover the whole fleet.
+            cut = live.is_some_and(|live| new_faults(failing.iter(), live) >= FAULTS);
         }
         let results = self.memory.lock().results.clone();
         let accounts = self.accounts.take();
@@ -250,7 +252,10 @@ impl Controller {
             }
         }
         let failures = |tried| failures(tried, &self.memory);
-        if faults.is_empty() && failures(first).max(second.map_or(0, failures)) >= FAULTS {
+        if queue.is_some()
+            && faults.is_empty()
+            && failures(first).max(second.map_or(0, failures)) >= FAULTS
+        {
             let why = "the guest of the candidate fails now and then for many primaries";
             incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
         }

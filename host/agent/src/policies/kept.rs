@@ -630,6 +630,10 @@ mod tests {
             record.number = i64::try_from(number).unwrap();
             record.id = Digest::of_bytes(&[u8::try_from(number).unwrap()]);
             record.decide.clone_from(&all[number - 1].digest);
+            // Revisions with builtin components are one for all versions of the agent.
+            let mut spec = (*record.spec).clone();
+            "guest.wasm".clone_into(&mut spec.guests.decide.component);
+            record.spec = Arc::new(spec);
             record
         };
         let mut history = History::default();

@@ -12,7 +12,6 @@ use kube::client::AuthError;
 use kube::{Client, Config};
 use plugin::Plugin;
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -130,18 +129,17 @@ impl ConnectSettings {
         }
     }
 
-    /// Digest of the kubeconfig; `None` for the identity of a pod.
-    fn digest(&self) -> io::Result<Option<Digest>> {
-        let of_kubeconfig = self.context.is_some();
-        let digest = of_kubeconfig.then(|| config::digest(self.options.kubeconfig.as_deref()));
-        digest.transpose()
+    /// Digest of what the kubeconfig says of the context now; `None` if it cannot be read, and for the identity of a
+    /// pod.
+    fn digest(&self) -> Option<Digest> {
+        config::digest(self.options.kubeconfig.as_deref(), self.context.as_ref()?)
     }
 
     /// What the kubeconfig holds now for the same context; `None` if it cannot be used, or has the address of another
     /// API server: what is known of one cluster must not be compared with another.
     async fn again(&self) -> Option<Config> {
         let options = KubernetesOptions {
-            context: self.context.clone(),
+            context: Some(self.context.clone()?),
             ..self.options.clone()
         };
         let (_, config) = config::of(&options).await.ok()?;

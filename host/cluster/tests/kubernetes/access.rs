@@ -167,11 +167,19 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
         // Relative to the kubeconfig.
         user.insert(field.to_owned(), field.into());
     }
+    std::fs::write(
+        folder.path().join("ca"),
+        part(&first, "certificate-authority-data")?,
+    )?;
+    let named_cluster = named["clusters"][0]["cluster"].as_object_mut();
+    let named_cluster = named_cluster.context("a cluster")?;
+    named_cluster.remove("certificate-authority-data");
+    named_cluster.insert("certificate-authority".to_owned(), "ca".into());
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, named.to_string())?;
     let options = KubernetesOptions {
         name: "local".to_owned(),
-        kubeconfig: Some(path),
+        kubeconfig: Some(path.clone()),
         ..KubernetesOptions::default()
     };
     let connected = Kubernetes::connect(options).await?;
@@ -181,7 +189,8 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
     };
     ensure!(whoami().await? == "renewed-first");
 
-    // The certificate comes before its key: until both fit, the earlier pair is used.
+    // A kubeconfig that cannot be used holds up no renewal of the files. The certificate comes before its key: until both fit, the earlier pair is used.
+    std::fs::write(&path, "{")?;
     write(&second, "client-certificate")?;
     let before = Instant::now();
     wait::until("a look at a half", DEADLINE, async || {

@@ -108,13 +108,9 @@ impl History {
         self.records.iter().find(|record| record.id == *id)
     }
 
-    /// The revision before the active one that may become active again.
+    /// The revision before the active one that may become active again. Skips what is the active one but for the version
+    /// of the agent.
     pub fn previous(&self) -> Option<&RevisionRecord> {
-        self.usable().nth(1)
-    }
-
-    /// The newest revision before the active one that is another one for every version of the agent.
-    pub fn previous_spec(&self) -> Option<&RevisionRecord> {
         let active = self.active()?;
         self.usable().find(|record| !record.continues_as(active))
     }
@@ -699,7 +695,11 @@ mod tests {
             assert_eq!(other.continues_as(&active), goes_on, "{other:?}");
         }
         // What is put back holds the digests of the other components only.
-        let pinned = of_agent("sha256:old", 1, builtin).pinned();
+        let mut pinned = of_agent("sha256:old", 1, builtin);
+        let mut spec = (*pinned.spec).clone();
+        spec.guests.decide.digest = Some("sha256:old".to_owned());
+        pinned.spec = Arc::new(spec);
+        let pinned = pinned.pinned();
         assert_eq!(pinned["guests"]["decide"].get("digest"), None);
         let pinned = of_agent("sha256:old", 1, "kubeconfig.wasm").pinned();
         assert_eq!(pinned["guests"]["decide"]["digest"], "sha256:old");
@@ -710,8 +710,7 @@ mod tests {
             of(2, of_agent("sha256:old", 1, builtin)),
             of(3, active),
         ]);
-        assert_eq!(history.previous().map(|one| one.number), Some(2));
-        assert_eq!(history.previous_spec().map(|one| one.number), Some(1));
+        assert_eq!(history.previous().map(|one| one.number), Some(1));
     }
 
     #[test]

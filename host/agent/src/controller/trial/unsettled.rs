@@ -20,7 +20,7 @@ impl Controller {
     pub(super) async fn unsettled(
         &self,
         queue: &Workqueue,
-        live: &SharedMemory,
+        live: Option<&SharedMemory>,
         first: &BTreeMap<Key, TriedPrimary>,
     ) -> Vec<ObjectRef> {
         let Some(overlay) = &self.trial else {
@@ -52,7 +52,7 @@ impl Controller {
     async fn restless(
         &self,
         queue: &Workqueue,
-        live: &SharedMemory,
+        live: Option<&SharedMemory>,
         mut tried: BTreeMap<Key, TriedPrimary>,
     ) -> Vec<Key> {
         let (mut rest, mut restless) = (Rest::default(), Vec::new());

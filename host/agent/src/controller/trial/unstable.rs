@@ -31,7 +31,7 @@ impl Controller {
     pub(super) async fn unstable(
         &self,
         queue: &Workqueue,
-        live: &SharedMemory,
+        live: Option<&SharedMemory>,
         suspects: &BTreeMap<Key, String>,
     ) -> Vec<(ObjectRef, String)> {
         if suspects.is_empty() {

@@ -4,9 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use transom_core::rollout::history::{History, RevisionRecord};
 
-/// How many revisions of a history may have to work again at once: the active one and the one before.
-const REVISIONS: usize = 2;
-
 /// The digests of components, by the policies that use them.
 #[derive(Default)]
 pub(super) struct InUse {
@@ -31,9 +28,10 @@ impl InUse {
         }
     }
 
-    /// Replaces what is known of the revisions of one policy.
+    /// Replaces what is known of the revisions of one policy. The active one and the one before may have to work again.
     pub(super) fn kept_of(&mut self, policy: &str, history: &History) {
-        let digests = history.usable().take(REVISIONS).flat_map(digests);
+        let protected = [history.active(), history.previous()];
+        let digests = protected.into_iter().flatten().flat_map(digests);
         self.kept.insert(policy.to_owned(), digests.collect());
     }
 

@@ -216,7 +216,7 @@ mod tests {
         let JobOutput::Done(first) = loads.next().await else {
             panic!("it restores nothing")
         };
-        assert_eq!(&*first.policy, "p7");
+        assert_eq!(&*first.policy, "p7", "{:?}", first.result.err());
         assert_eq!(loads.count(), 6, "the others are still tried");
     }
 }

@@ -68,6 +68,12 @@ impl Swap {
         let policy = newest.policy.as_ref().or(good.map(|good| &good.policy));
         let keep = policy.map(|policy| policy.spec.rollout.history);
         let good = good.map(RevisionRecord::of);
+        // After an upgrade of the agent the watch goes on.
+        let continued = self.active_by_history(name);
+        let good = good.map(|good| match continued {
+            Some(continued) => good.continuing(continued),
+            None => good,
+        });
         let passed = newest
             .pending
             .as_ref()

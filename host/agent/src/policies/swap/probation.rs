@@ -78,12 +78,14 @@ impl Swap {
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<LoadedPolicy>) {
         let history = self.histories.get(name);
         let previous = history.and_then(|history| history.previous());
-        if previous.is_none_or(|previous| previous.id != before.revision.id()) {
+        let is_it = |record: &RevisionRecord, loaded: &LoadedPolicy| {
+            record.continues_as(&RevisionRecord::of(&loaded.revision))
+        };
+        if previous.is_none_or(|previous| !is_it(previous, &before)) {
             return;
         }
-        let works = self.good.get(name).map(|good| good.revision.id());
-        let active = self.active_by_history(name);
-        let kept = active.filter(|active| Some(active.id) == works);
+        let (works, active) = (self.good.get(name), self.active_by_history(name));
+        let kept = active.filter(|active| works.is_some_and(|works| is_it(active, works)));
         if let Some(terms) = kept.and_then(|active| active.probation) {
             let probation = RunningProbation {
                 terms: Some(terms),

@@ -6,8 +6,11 @@ use super::KubernetesOptions;
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{
+    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
+};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use transom_core::digest::Digest;
 use transom_core::redact::visible::visible;
@@ -30,20 +33,27 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
         };
     };
     let about = |error| format!("{place}: {}", cause(&error));
-    let of_cluster = proxy_url(&kubeconfig, options.context.as_deref());
     let context = options
         .context
         .clone()
         .or_else(|| kubeconfig.current_context.clone());
+    let named = context.as_deref();
+    let named = named.and_then(|context| cluster(&kubeconfig, context));
+    let proxy_url = named.and_then(|named| named.proxy_url.clone());
+    // kube reads it again while the agent runs.
+    let authority = named
+        .filter(|named| named.certificate_authority_data.is_none())
+        .and_then(|named| Some(named.certificate_authority.as_ref()?.into()));
     let choice = KubeConfigOptions {
         context: options.context.clone(),
         ..KubeConfigOptions::default()
     };
-    let (at, name) = user(&kubeconfig, context.as_deref());
+    let (at, name, _) = user(&kubeconfig, context.as_deref());
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice)
         .await
         .map_err(about)?;
-    config.proxy_url = proxy(of_cluster, &config.cluster_url)
+    config.root_cert_file = authority;
+    config.proxy_url = proxy(proxy_url, &config.cluster_url)
         .map_err(KubeconfigError::ParseProxyUrl)
         .map_err(about)?;
     usable(&config.auth_info).map_err(|why| format!("{place}: user `{name}`: {at}.user.{why}"))?;
@@ -88,8 +98,11 @@ fn usable(user: &AuthInfo) -> Result<(), String> {
     }
 }
 
-/// The user of a context for messages: its place in the kubeconfig, and its name.
-fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
+/// The user of a context: its place in the kubeconfig and its name, for messages, and its entry.
+fn user<'a>(
+    kubeconfig: &'a Kubeconfig,
+    context: Option<&str>,
+) -> (String, String, Option<&'a NamedAuthInfo>) {
     let named = kubeconfig
         .contexts
         .iter()
@@ -104,7 +117,17 @@ fn user(kubeconfig: &Kubeconfig, context: Option<&str>) -> (String, String) {
     (
         at.map_or_else(|| "users[]".to_owned(), |at| format!("users[{at}]")),
         visible(&name).into_owned(),
+        at.map(|at| &kubeconfig.auth_infos[at]),
     )
+}
+
+/// The cluster of a context.
+fn cluster<'a>(kubeconfig: &'a Kubeconfig, context: &str) -> Option<&'a Cluster> {
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|one| one.name == context)?;
+    let name = &context.context.as_ref()?.cluster;
+    let mut clusters = kubeconfig.clusters.iter();
+    clusters.find(|one| one.name == *name)?.cluster.as_ref()
 }
 
 /// The kubeconfig to use, and its description for messages; `None` if none is given and the user has none.
@@ -142,14 +165,12 @@ fn files(given: Option<&Path>) -> (Vec<PathBuf>, String) {
     (own.into_iter().collect(), String::new())
 }
 
-/// Digest of the bytes of the kubeconfig to use.
-pub(super) fn digest(given: Option<&Path>) -> std::io::Result<Digest> {
-    let mut bytes = Vec::new();
-    for path in files(given).0 {
-        bytes.extend(std::fs::read(path)?);
-        bytes.push(0);
-    }
-    Ok(Digest::of_bytes(&bytes))
+/// Digest of what the kubeconfig to use says of a context; `None` if it cannot be used.
+pub(super) fn digest(given: Option<&Path>, context: &str) -> Option<Digest> {
+    let (_, kubeconfig) = kubeconfig(given).ok()??;
+    let cluster = cluster(&kubeconfig, context)?;
+    let user = user(&kubeconfig, Some(context)).2;
+    Some(Digest::of(&json!([cluster, user])))
 }
 
 /// A kubeconfig and its description for messages, which ends with who names it.
@@ -161,29 +182,11 @@ fn read(path: &Path, named: &str) -> Result<(String, Kubeconfig), String> {
     }
 }
 
-/// The `proxy-url` of the cluster of a context.
-fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
-    let name = context.or(kubeconfig.current_context.as_deref())?;
-    let context = kubeconfig
-        .contexts
-        .iter()
-        .find(|context| context.name == name)?
-        .context
-        .as_ref()?;
-    let cluster = kubeconfig
-        .clusters
-        .iter()
-        .find(|cluster| cluster.name == context.cluster)?
-        .cluster
-        .as_ref()?;
-    cluster.proxy_url.clone().filter(|url| !url.is_empty())
-}
-
 /// The proxy to an API server: that of the kubeconfig, else that of the environment, unless `NO_PROXY` names the
 /// server. Does not leave this to kube, which matches `NO_PROXY` against the proxy's own address, and applies it to the
 /// proxy of a kubeconfig, too.
 fn proxy(of_cluster: Option<String>, server: &Uri) -> Result<Option<Uri>, http::uri::InvalidUri> {
-    if let Some(url) = of_cluster {
+    if let Some(url) = of_cluster.filter(|url| !url.is_empty()) {
         return url.parse().map(Some);
     }
     let exempt = variable(["NO_PROXY", "no_proxy"]).unwrap_or_default();

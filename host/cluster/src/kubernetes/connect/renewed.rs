@@ -67,7 +67,7 @@ pub(super) fn client(settings: &ConnectSettings) -> Result<Client, Error> {
         let unread = |why| Error::Auth(AuthError::ReadTokenFile(why, path.into()));
         read_token(path.as_ref()).map_err(unread)?;
     }
-    let (Ok(kubeconfig), Ok((files, now))) = (settings.digest(), read(&config)) else {
+    let Ok((files, now)) = read(&config) else {
         // Fails for the same cause, and names it.
         return client_of(settings, config);
     };
@@ -76,7 +76,7 @@ pub(super) fn client(settings: &ConnectSettings) -> Result<Client, Error> {
     let made = Mutex::new(MadeClient {
         client,
         config,
-        kubeconfig,
+        kubeconfig: settings.digest(),
         files,
         looked: Instant::now(),
     });
@@ -114,11 +114,16 @@ impl RenewedClient {
             (made.config.clone(), (made.kubeconfig, made.files))
         };
         let settings = self.settings.clone();
-        let kubeconfig = spawn_blocking(move || settings.digest()).await.ok()?.ok()?;
+        let kubeconfig = spawn_blocking(move || settings.digest()).await.ok()?;
         // What changes after its digest was taken is seen at the next look.
-        let config = match kubeconfig == before.0 {
-            true => config,
-            false => self.settings.again().await?,
+        let again = match kubeconfig == before.0 {
+            true => None,
+            false => self.settings.again().await,
+        };
+        // While a kubeconfig cannot be used, the files that the one before names are renewed as ever.
+        let (config, kubeconfig) = match again {
+            Some(again) => (again, kubeconfig),
+            None => (config, before.0),
         };
         spawn_blocking(move || {
             let (files, now) = read(&config).ok()?;

@@ -195,11 +195,12 @@ impl RevisionRecord {
     pub fn pinned(&self) -> Value {
         let mut spec = json!(&*self.spec);
         for (name, guest, digest) in self.guests() {
-            if let (Some(place), false) = (
-                spec.pointer_mut(&format!("/guests/{name}")),
-                is_builtin(guest),
-            ) {
-                place["digest"] = json!(digest);
+            let guest_spec = spec.pointer_mut(&format!("/guests/{name}"));
+            if let Some(fields) = guest_spec.and_then(Value::as_object_mut) {
+                fields.remove("digest");
+                if !is_builtin(guest) {
+                    fields.insert("digest".to_owned(), json!(digest));
+                }
             }
         }
         spec
@@ -213,6 +214,20 @@ impl RevisionRecord {
             was == is || is_builtin(then) && then.component == now.component
         });
         same && identity(&self.spec) == identity(&other.spec)
+    }
+
+    /// This record where it continues another one, with what that one is watched for.
+    #[must_use]
+    pub fn continuing(self, other: &Self) -> Self {
+        match other.id != self.id && other.continues_as(&self) {
+            true => Self {
+                probation: other.probation,
+                plan: other.plan.clone(),
+                expected: other.expected.clone(),
+                ..self
+            },
+            false => self,
+        }
     }
 
     /// The guests, each with its field in the `spec` and the digest of its component.

@@ -183,3 +183,36 @@ async fn an_upgrade_of_the_agent_goes_on_with_its_builtin_components() {
     let history = components(&cluster).history(&policy(), None).await;
     assert_eq!(history.unwrap().unwrap().records().len(), 2);
 }
+
+#[tokio::test]
+async fn what_is_watched_is_watched_on_after_an_upgrade_of_the_agent() {
+    let (_folder, cluster) = place();
+    let mut before = replica(&cluster).await;
+    let theirs = of_another_version(&before.good[&policy()]);
+    before.good.insert(policy(), theirs);
+    before.note(&policy());
+    before.keep_notes().await;
+    before.exchange(written("b")).await;
+    let pending = before.pending(&policy()).unwrap();
+    pending.loaded = of_another_version(&pending.loaded);
+    let theirs = pass(&mut before);
+    let passed = before.pending(&policy()).unwrap().passed.as_mut().unwrap();
+    let probation = Probation::new(BEGUN, 0, RollbackSpec::default());
+    passed.record.probation = Some(probation);
+    before.keep_notes().await;
+    assert_eq!(kept(&cluster).await, Some(theirs));
+    let mut after = new_agent(&cluster);
+    after.exchange(written("b")).await;
+    settle(&mut after).await;
+    assert_ne!(works(&after), Some(theirs));
+    let watched = &after.probations[&policy()];
+    assert_eq!(watched.terms, Some(probation));
+    assert_ne!(Some(watched.before.revision.id()), works(&after));
+    let history = components(&cluster).history(&policy(), None).await;
+    let history = history.unwrap().unwrap();
+    let active = history.active().unwrap();
+    assert_eq!(
+        (Some(active.id), active.probation),
+        (works(&after), Some(probation))
+    );
+}
