@@ -141,8 +141,11 @@ async fn an_absence_is_confirmed_with_the_right_to_get_where_nothing_is_watched(
 /// The certificate or key of a user, as its kubeconfig holds it.
 fn part(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
     let parsed: Value = serde_yaml::from_str(kubeconfig)?;
-    let text = parsed["users"][0]["user"][field].as_str();
-    Ok(STANDARD.decode(text.context("no such field")?)?)
+    decoded(&parsed["users"][0]["user"][field])
+}
+
+fn decoded(field: &Value) -> Result<Vec<u8>> {
+    Ok(STANDARD.decode(field.as_str().context("no such field")?)?)
 }
 
 #[tokio::test]
@@ -167,13 +170,11 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
         // Relative to the kubeconfig.
         user.insert(field.to_owned(), field.into());
     }
-    std::fs::write(
-        folder.path().join("ca"),
-        part(&first, "certificate-authority-data")?,
-    )?;
     let named_cluster = named["clusters"][0]["cluster"].as_object_mut();
     let named_cluster = named_cluster.context("a cluster")?;
-    named_cluster.remove("certificate-authority-data");
+    let authority = named_cluster.remove("certificate-authority-data");
+    let authority = decoded(&authority.context("no authority")?)?;
+    std::fs::write(folder.path().join("ca"), authority)?;
     named_cluster.insert("certificate-authority".to_owned(), "ca".into());
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, named.to_string())?;

@@ -136,9 +136,11 @@ fn approve(stage: &Stage, digest: &str) -> Result<()> {
 }
 
 #[test]
-fn while_nothing_is_active_one_primary_that_fails_holds_up_no_candidate() -> Result<()> {
+fn while_nothing_is_active_primaries_that_fail_hold_up_no_candidate() -> Result<()> {
     let stage = stage()?;
-    put_cluster(&stage, &"x".repeat(LONGEST + 1))?;
+    for index in 0..ENOUGH {
+        put_cluster(&stage, &format!("{}{index}", "x".repeat(LONGEST)))?;
+    }
     put_component(&stage, &failing()?)?;
     put_policy(&stage, "  rollout: {mode: Preview}\n")?;
     let agent = watch(&stage, "log")?;
@@ -146,8 +148,8 @@ fn while_nothing_is_active_one_primary_that_fails_holds_up_no_candidate() -> Res
     let digest = status(&stage, "/candidate/approve").context("nothing to approve")?;
     approve(&stage, digest.as_str().context("no text")?)?;
     revision(&stage)?;
-    let failed = || (status(&stage, "/counts/failed")? == 1).then_some(());
-    wait::until("the one that fails", DEADLINE, failed)?;
+    let failed = || (status(&stage, "/counts/failed")? == ENOUGH).then_some(());
+    wait::until("the ones that fail", DEADLINE, failed)?;
     agent.stop()?;
     Ok(())
 }
