@@ -11,8 +11,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use routes::Authorizer;
+use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -66,7 +68,7 @@ pub(crate) async fn start(
         .certificate
         .map(|(certificate, key)| tls::Tls::open(certificate, key))
         .transpose()?;
-    let listener = TcpListener::bind(options.address)
+    let listener = listen(options.address)
         .await
         .with_context(|| format!("failed to listen on --admin-address {}", options.address))?;
     let address = listener
@@ -81,6 +83,23 @@ pub(crate) async fn start(
         readers: ConnectionLimit::new(READERS),
     });
     Ok(tokio::spawn(accept(admin, listener)))
+}
+
+/// Binds the port. `[::]` is every address of both families; on a host without IPv6 it is those of IPv4.
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && lacks_ipv6(&error) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
+}
+
+/// Whether an address could not be bound because the host has no IPv6: it does not know the family, or has no such
+/// address.
+fn lacks_ipv6(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 async fn accept(admin: Arc<Admin>, listener: TcpListener) {
@@ -217,7 +236,46 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::snapshot::tests::sample;
     use futures::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    #[tokio::test]
+    async fn one_port_answers_both_families() {
+        let listener = listen("[::]:0".parse().unwrap()).await.unwrap();
+        let bound = listener.local_addr().unwrap();
+        let admin = Arc::new(Admin {
+            snapshots: Arc::new(sample()),
+            authorizer: Authorizer::new(None),
+            tls: None,
+            peers: ConnectionLimit::new(PEERS),
+            readers: ConnectionLimit::new(READERS),
+        });
+        let server = tokio::spawn(accept(admin, listener));
+        for host in ["127.0.0.1", "::1"] {
+            if host == "::1" && TcpListener::bind((host, 0)).await.is_err() {
+                continue; // no IPv6 on this machine
+            }
+            let mut peer = TcpStream::connect((host, bound.port())).await.unwrap();
+            // Only a peer on this machine gets it, so both are recognized as such.
+            let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\n\r\n";
+            peer.write_all(request).await.unwrap();
+            let mut answer = String::new();
+            peer.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+        }
+        server.abort();
+    }
+
+    #[tokio::test]
+    async fn only_a_host_without_ipv6_counts_as_one() {
+        let elsewhere = "[2001:db8::1]:0".parse().unwrap();
+        let no_address = listen(elsewhere).await.unwrap_err();
+        assert!(lacks_ipv6(&no_address), "{no_address}");
+        let taken = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let in_use = listen(taken.local_addr().unwrap()).await.unwrap_err();
+        assert!(!lacks_ipv6(&in_use), "{in_use}");
+    }
 
     #[test]
     fn only_the_oldest_connection_makes_room() {

@@ -28,7 +28,7 @@ const INSTALLED: [&str; 7] = [
     "--sources",
     "builtin,file,configmap:transom/*",
     "--admin-address",
-    "0.0.0.0:8080",
+    "[::]:8080",
 ];
 
 /// A generated file.

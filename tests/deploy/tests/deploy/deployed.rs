@@ -83,7 +83,7 @@ impl Deployed {
             .iter()
             .filter_map(Value::as_str)
         {
-            let mut here = argument.replace("0.0.0.0:8080", "127.0.0.1:0");
+            let mut here = argument.replace("[::]:8080", "127.0.0.1:0");
             listens |= here != argument;
             for (path, folder) in &mounted {
                 here = here.replace(&format!("={path}/"), &format!("={folder}/"));
