@@ -350,6 +350,41 @@ fn permissions_follow_the_installed_policies() -> Result<()> {
 }
 
 #[test]
+fn names_are_unique_and_bindings_find_their_roles_in_every_namespace() -> Result<()> {
+    for (namespace, policies) in ["transom", "default", "elsewhere"]
+        .map(|namespace| generated::INSTALLS.map(|policies| (namespace, policies)))
+        .as_flattened()
+    {
+        let [taints, kubeconfigs] = ["built-in-taints", "external-managed-kubeconfig"]
+            .map(|policy| [policy, "both"].contains(policies));
+        let set = format!(
+            "policies.builtInTaints={taints},policies.externalManagedKubeconfig={kubeconfigs}"
+        );
+        let objects = chart(&["--namespace", namespace, "--set", &set])?;
+        let count = objects.len();
+        let objects = by_name(objects);
+        assert_eq!(objects.len(), count, "{namespace}, {set}");
+        for (name, binding) in &objects {
+            let Some(role) = binding.get("roleRef") else {
+                continue;
+            };
+            let mut wanted = binding.clone();
+            wanted["kind"] = role["kind"].clone();
+            wanted["metadata"]["name"] = role["name"].clone();
+            let wanted = rendered::name(&wanted);
+            assert!(
+                objects.contains_key(&wanted),
+                "{namespace}: {name}: {wanted}"
+            );
+            let account =
+                json!([{"kind": "ServiceAccount", "name": "transom", "namespace": namespace}]);
+            assert_eq!(binding["subjects"], account, "{namespace}: {name}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn permissions_for_strict_reads_are_those_that_the_agent_prints() -> Result<()> {
     let of_rbac = |mut objects: Vec<Value>| {
         objects.retain(|object| object["apiVersion"] == "rbac.authorization.k8s.io/v1");
