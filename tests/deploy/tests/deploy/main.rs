@@ -11,6 +11,7 @@ mod finalizers;
 mod limits;
 mod monitoring;
 mod own_guest;
+mod own_policies;
 mod pages;
 mod signed;
 mod taking_over;

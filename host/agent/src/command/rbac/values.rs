@@ -40,7 +40,7 @@ pub(super) fn yaml(args: &RbacArgs, manifests: Vec<Value>, roles: &[BoundRole<'_
     let order = ["secretReads", "readOnly", "ownPolicies", "rbac"];
     format!(
         "# Values of the chart: own policies with the rights that follow from them. Print them again with\n\
-         # `transom rbac --output values` when a policy changes.\n{}",
+         # `transom rbac --output values` when a policy changes, and with the new version before an upgrade.\n{}",
         to_yaml_in_order(&values, &order)
     )
 }
@@ -67,12 +67,13 @@ fn manifest(mut written: Value) -> Value {
 }
 
 /// What the chart computes in the same way: the JSON of Go with sorted keys, in which whole numbers have no fraction
-/// and the two line separators of Unicode are escaped.
+/// and the two line separators of Unicode are escaped. Another version of the agent may need other rights.
 fn digest(reads: &str, read_only: bool, manifests: &[Value]) -> String {
     let json = Value::from(manifests.to_vec()).to_string();
     let json = json.replace('\u{2028}', "\\u2028");
     let json = json.replace('\u{2029}', "\\u2029");
-    Digest::of_bytes(format!("{reads} {read_only} {json}").as_bytes()).to_string()
+    let version = env!("CARGO_PKG_VERSION");
+    Digest::of_bytes(format!("{version} {reads} {read_only} {json}").as_bytes()).to_string()
 }
 
 /// Writes whole numbers without a fraction.
