@@ -487,6 +487,18 @@ fn the_cache_may_lie_on_a_volume_that_outlives_its_pod() -> Result<()> {
 }
 
 #[test]
+fn no_sidecar_makes_every_client_local() -> Result<()> {
+    for objects in [chart(&[])?, kustomization("base")?] {
+        let mut objects = objects.iter();
+        let deployment = objects.find(|object| object["kind"] == "Deployment");
+        let pod = &deployment.context("no Deployment")?["spec"]["template"]["metadata"];
+        assert_eq!(pod["labels"]["sidecar.istio.io/inject"], "false");
+        assert_eq!(pod["annotations"]["linkerd.io/inject"], "disabled");
+    }
+    Ok(())
+}
+
+#[test]
 fn every_option_affects_the_rendered_output() -> Result<()> {
     let values = [
         "admin.tlsSecret=certificate",
