@@ -54,6 +54,28 @@ fn chart_and_component_give_the_same_monitoring() -> Result<()> {
 }
 
 #[test]
+fn prometheus_may_authenticate_without_a_file() -> Result<()> {
+    let endpoint = |more: &str| -> Result<Value> {
+        let objects = chart(&["--set", &format!("serviceMonitor.enabled=true{more}")])?;
+        let mut objects = objects.iter();
+        let monitor = objects.find(|object| object["kind"] == "ServiceMonitor");
+        Ok(monitor.context("no ServiceMonitor")?["spec"]["endpoints"][0].clone())
+    };
+    let mut expected = endpoint("")?;
+    let fields = expected.as_object_mut().context("no endpoint")?;
+    assert!(fields.remove("bearerTokenFile").is_some());
+    let credentials = json!({"name": "scraper", "key": "token"});
+    fields.insert(
+        "authorization".to_owned(),
+        json!({"credentials": credentials}),
+    );
+    let set = "serviceMonitor.authorization.credentials";
+    let given = endpoint(&format!(",{set}.name=scraper,{set}.key=token"))?;
+    assert_eq!(given, expected);
+    Ok(())
+}
+
+#[test]
 fn chart_and_component_give_the_same_dashboards() -> Result<()> {
     let objects = chart(&["--set", "dashboards.enabled=true"])?;
     let found: Vec<&Value> = objects
@@ -125,6 +147,7 @@ fn refuses_invalid_values() -> Result<()> {
         "cache.size=1Gi",
         "cache.volume.emptyDir.medium=Memory,cache.volume.hostPath.path=/x",
         "serviceMonitor.interval=often",
+        "serviceMonitor.authorization=token",
         "prometheusRule.enabled=maybe",
         "dashboards.folder=x",
     ] {
