@@ -172,8 +172,8 @@ impl Controller {
         }
     }
 
-    /// Runs until the queues are empty, or, if it is compared with an active revision, there are enough faults that this
-    /// does not have. Returns what was found and forgets it; true if the faults ended the pass.
+    /// Runs until the queues are empty, or, if it is compared with an active revision, there are enough faults that
+    /// this does not have. Returns what was found and forgets it; true if the faults ended the pass.
     async fn pass(&self, live: Option<&SharedMemory>) -> (BTreeMap<Key, TriedPrimary>, bool) {
         let mut idle = std::pin::pin!(self.idle());
         let mut cut = false;

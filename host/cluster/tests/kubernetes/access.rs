@@ -190,7 +190,8 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
     };
     ensure!(whoami().await? == "renewed-first");
 
-    // A kubeconfig that cannot be used holds up no renewal of the files. The certificate comes before its key: until both fit, the earlier pair is used.
+    // A kubeconfig that cannot be used holds up no renewal of the files. The certificate comes before its key: until
+    // both fit, the earlier pair is used.
     std::fs::write(&path, "{")?;
     write(&second, "client-certificate")?;
     let before = Instant::now();

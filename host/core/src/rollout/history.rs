@@ -108,8 +108,8 @@ impl History {
         self.records.iter().find(|record| record.id == *id)
     }
 
-    /// The revision before the active one that may become active again. Skips what is the active one but for the version
-    /// of the agent.
+    /// The revision before the active one that may become active again. Skips what is the active one but for the
+    /// version of the agent.
     pub fn previous(&self) -> Option<&RevisionRecord> {
         let active = self.active()?;
         self.usable().find(|record| !record.continues_as(active))
