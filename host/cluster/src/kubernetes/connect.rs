@@ -135,15 +135,13 @@ impl ConnectSettings {
         config::digest(self.options.kubeconfig.as_deref(), self.context.as_ref()?)
     }
 
-    /// What the kubeconfig holds now for the same context; `None` if it cannot be used, or has the address of another
-    /// API server: what is known of one cluster must not be compared with another.
+    /// What the kubeconfig holds now for the same context; `None` if it cannot be used.
     async fn again(&self) -> Option<Config> {
         let options = KubernetesOptions {
             context: Some(self.context.clone()?),
             ..self.options.clone()
         };
-        let (_, config) = config::of(&options).await.ok()?;
-        (config.cluster_url == self.config.cluster_url).then_some(config)
+        config::of(&options).await.ok().map(|(_, config)| config)
     }
 
     fn failed(&self, reason: KnownReason, message: impl Into<String>) -> ConnectError {

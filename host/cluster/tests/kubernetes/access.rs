@@ -204,7 +204,19 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
     wait::until("the new certificate", DEADLINE, async || {
         Ok((whoami().await? == "renewed-second").then_some(()))
     })
-    .await
+    .await?;
+    // The CA in a file is read again as well: here one that signed nothing.
+    std::fs::write(&path, named.to_string())?;
+    let authority = std::fs::read(folder.path().join("ca"))?;
+    let other = part(&first, "client-certificate-data")?;
+    for (authority, is_trusted) in [(other, false), (authority, true)] {
+        std::fs::write(folder.path().join("ca"), authority)?;
+        wait::until("another CA", DEADLINE, async || {
+            Ok((whoami().await.is_ok() == is_trusted).then_some(()))
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]

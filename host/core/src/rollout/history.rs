@@ -192,7 +192,7 @@ impl History {
 
     /// The steps that make room for a record: they delete the oldest records beyond `keep` or [`KEPT_BYTES`], of the
     /// barred ones or of the others. The record before this one stays, whatever its size. The active one is the latest
-    /// that is not barred, so it stays however many are barred.
+    /// that is not barred, so it stays however many are barred. What this one continues is no revision to go back to.
     fn surplus(
         &self,
         record: &RevisionRecord,
@@ -203,13 +203,18 @@ impl History {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
         let others = self.records.iter();
         let others = others.filter(|one| one.id != record.id && one.barred.is_some() == barred);
-        let mut bytes = 0;
-        let surplus = others.enumerate().filter(|(at, one)| {
+        let (mut kept, mut bytes) = (0, 0);
+        let surplus = others.filter_map(|one| {
+            if !barred && one.continues_as(record) {
+                return Some((one, "another version of the agent goes on with it"));
+            }
             bytes += json!(&*one.spec).to_string().len();
-            *at >= keep - 1 || (*at > 0 && bytes > KEPT_BYTES)
+            kept += 1;
+            let is_surplus = kept >= keep || (kept > 1 && bytes > KEPT_BYTES);
+            is_surplus.then_some((one, "the history is full"))
         });
         surplus
-            .map(|(_, one)| one.delete(place.namespace, "the history is full"))
+            .map(|(one, why)| one.delete(place.namespace, why))
             .collect()
     }
 
@@ -711,6 +716,16 @@ mod tests {
             of(3, active),
         ]);
         assert_eq!(history.previous().map(|one| one.number), Some(1));
+        // It makes room for what may work again.
+        let next = of_agent("sha256:newer", 1, builtin);
+        let steps = history.activate(&next, PLACE, 2);
+        let targets: Vec<_> = steps
+            .iter()
+            .map(|step| step.target().name.clone())
+            .collect();
+        let of = |number| history.records().iter().find(|one| one.number == number);
+        let [second, third] = [2, 3].map(|number| of(number).unwrap().name());
+        assert_eq!(targets, [next.name(), third, second]);
     }
 
     #[test]

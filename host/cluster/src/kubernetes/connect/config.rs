@@ -40,10 +40,6 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
     let named = context.as_deref();
     let named = named.and_then(|context| cluster(&kubeconfig, context));
     let proxy_url = named.and_then(|named| named.proxy_url.clone());
-    // kube reads it again while the agent runs.
-    let authority = named
-        .filter(|named| named.certificate_authority_data.is_none())
-        .and_then(|named| Some(named.certificate_authority.as_ref()?.into()));
     let choice = KubeConfigOptions {
         context: options.context.clone(),
         ..KubeConfigOptions::default()
@@ -52,7 +48,6 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice)
         .await
         .map_err(about)?;
-    config.root_cert_file = authority;
     config.proxy_url = proxy(proxy_url, &config.cluster_url)
         .map_err(KubeconfigError::ParseProxyUrl)
         .map_err(about)?;
@@ -165,12 +160,19 @@ fn files(given: Option<&Path>) -> (Vec<PathBuf>, String) {
     (own.into_iter().collect(), String::new())
 }
 
-/// Digest of what the kubeconfig to use says of a context; `None` if it cannot be used.
+/// Digest of what the kubeconfig to use says of a context, and of its CA; `None` if it cannot be used.
 pub(super) fn digest(given: Option<&Path>, context: &str) -> Option<Digest> {
     let (_, kubeconfig) = kubeconfig(given).ok()??;
     let cluster = cluster(&kubeconfig, context)?;
     let user = user(&kubeconfig, Some(context)).2;
-    Some(Digest::of(&json!([cluster, user])))
+    let authority = match (
+        &cluster.certificate_authority,
+        &cluster.certificate_authority_data,
+    ) {
+        (Some(path), None) => Some(Digest::of_bytes(&std::fs::read(path).ok()?).to_string()),
+        _ => None,
+    };
+    Some(Digest::of(&json!([cluster, user, authority])))
 }
 
 /// A kubeconfig and its description for messages, which ends with who names it.

@@ -120,6 +120,13 @@ impl RenewedClient {
             true => None,
             false => self.settings.again().await,
         };
+        // What is known of one cluster must not be compared with another, nor may that get its credentials.
+        if again
+            .as_ref()
+            .is_some_and(|again| again.cluster_url != config.cluster_url)
+        {
+            return None;
+        }
         // While a kubeconfig cannot be used, the files that the one before names are renewed as ever.
         let (config, kubeconfig) = match again {
             Some(again) => (again, kubeconfig),

@@ -216,14 +216,14 @@ impl RevisionRecord {
         same && identity(&self.spec) == identity(&other.spec)
     }
 
-    /// This record where it continues another one, with what that one is watched for.
+    /// This record where it continues another one: watched as long. What is expected of each primary holds for one
+    /// version of the agent only.
     #[must_use]
     pub fn continuing(self, other: &Self) -> Self {
         match other.id != self.id && other.continues_as(&self) {
             true => Self {
                 probation: other.probation,
                 plan: other.plan.clone(),
-                expected: other.expected.clone(),
                 ..self
             },
             false => self,

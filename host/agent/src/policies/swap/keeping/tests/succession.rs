@@ -181,7 +181,7 @@ async fn an_upgrade_of_the_agent_goes_on_with_its_builtin_components() {
     settle(&mut after).await;
     assert_eq!((works(&after), kept(&cluster).await), (ours, ours));
     let history = components(&cluster).history(&policy(), None).await;
-    assert_eq!(history.unwrap().unwrap().records().len(), 2);
+    assert_eq!(history.unwrap().unwrap().records().len(), 1);
 }
 
 #[tokio::test]
