@@ -125,13 +125,14 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
         // When the active revision has failed, its manifest may still be the newest.
         let patch = merge_patch(&now, &spec);
         if patch.is_null() {
-            let active = history.active();
-            let by_agent = active.is_some_and(|one| one.id != record.id);
+            let of_now = history
+                .active()
+                .is_some_and(|active| active.id != record.id && record.continues_as(active));
             screen.line(format_args!(
                 "{} has the revision {} already{}",
                 args.policy,
                 short(&record.id),
-                match by_agent && active.is_some_and(|one| record.continues_as(one)) {
+                match of_now {
                     true => ", with the builtin components of the agent that runs now",
                     false => "",
                 }

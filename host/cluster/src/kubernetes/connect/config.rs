@@ -93,7 +93,7 @@ fn usable(user: &AuthInfo) -> Result<(), String> {
     }
 }
 
-/// The user of a context: its place in the kubeconfig and its name, for messages, and its entry.
+/// The user of a context: its place in the kubeconfig and its name, both for messages, and its entry.
 fn user<'a>(
     kubeconfig: &'a Kubeconfig,
     context: Option<&str>,
