@@ -63,6 +63,8 @@ pub struct ConnectSettings {
     pub(super) options: KubernetesOptions,
     context: Option<String>,
     config: Config,
+    /// Digest of what the kubeconfig says of the context; `None` for the identity of a pod.
+    digest: Option<Digest>,
 }
 
 impl ConnectSettings {
@@ -72,10 +74,11 @@ impl ConnectSettings {
     /// When neither can be used.
     pub async fn read(options: KubernetesOptions) -> Result<Self, ConnectError> {
         match config::of(&options).await {
-            Ok((context, config)) => Ok(Self {
+            Ok((context, config, digest)) => Ok(Self {
                 options,
                 context,
                 config,
+                digest,
             }),
             Err(message) => {
                 let place = place(&options.name, options.context.as_deref(), None);
@@ -129,19 +132,18 @@ impl ConnectSettings {
         }
     }
 
-    /// Digest of what the kubeconfig says of the context now; `None` if it cannot be read, and for the identity of a
-    /// pod.
-    fn digest(&self) -> Option<Digest> {
+    /// The digest as it is now; `None` also if the kubeconfig cannot be used.
+    fn digest_now(&self) -> Option<Digest> {
         config::digest(self.options.kubeconfig.as_deref(), self.context.as_ref()?)
     }
 
     /// What the kubeconfig holds now for the same context; `None` if it cannot be used.
-    async fn again(&self) -> Option<Config> {
+    async fn again(&self) -> Option<Self> {
         let options = KubernetesOptions {
             context: Some(self.context.clone()?),
             ..self.options.clone()
         };
-        config::of(&options).await.ok().map(|(_, config)| config)
+        Self::read(options).await.ok()
     }
 
     fn failed(&self, reason: KnownReason, message: impl Into<String>) -> ConnectError {

@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
@@ -138,6 +139,43 @@ async fn an_absence_is_confirmed_with_the_right_to_get_where_nothing_is_watched(
     Ok(())
 }
 
+/// An agent with a kubeconfig that others renew.
+struct Renewed(Kubernetes);
+
+impl Renewed {
+    async fn connect(kubeconfig: &Path) -> Result<Self> {
+        let options = KubernetesOptions {
+            name: "local".to_owned(),
+            kubeconfig: Some(kubeconfig.to_owned()),
+            ..KubernetesOptions::default()
+        };
+        Ok(Self(Kubernetes::connect(options).await?))
+    }
+
+    async fn whoami(&self) -> Result<String> {
+        let user = self.0.approvals().whoami().await;
+        user.map(|user| user.name).map_err(anyhow::Error::msg)
+    }
+
+    /// Checks that it goes on as this user, also after a look at the files.
+    async fn stays(&self, name: &str) -> Result<()> {
+        let before = Instant::now();
+        wait::until("a look at the files", DEADLINE, async || {
+            ensure!(self.whoami().await? == name);
+            Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
+        })
+        .await
+    }
+
+    /// Waits until it is this user.
+    async fn becomes(&self, name: &str) -> Result<()> {
+        wait::until("the new credential", DEADLINE, async || {
+            Ok((self.whoami().await? == name).then_some(()))
+        })
+        .await
+    }
+}
+
 /// The certificate or key of a user, as its kubeconfig holds it.
 fn part(kubeconfig: &str, field: &str) -> Result<Vec<u8>> {
     let parsed: Value = serde_yaml::from_str(kubeconfig)?;
@@ -178,33 +216,16 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
     named_cluster.insert("certificate-authority".to_owned(), "ca".into());
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, named.to_string())?;
-    let options = KubernetesOptions {
-        name: "local".to_owned(),
-        kubeconfig: Some(path.clone()),
-        ..KubernetesOptions::default()
-    };
-    let connected = Kubernetes::connect(options).await?;
-    let whoami = async || {
-        let user = connected.approvals().whoami().await;
-        user.map(|user| user.name).map_err(anyhow::Error::msg)
-    };
-    ensure!(whoami().await? == "renewed-first");
+    let agent = Renewed::connect(&path).await?;
+    ensure!(agent.whoami().await? == "renewed-first");
 
     // A kubeconfig that cannot be used holds up no renewal of the files. The certificate comes before its key: until
     // both fit, the earlier pair is used.
     std::fs::write(&path, "{")?;
     write(&second, "client-certificate")?;
-    let before = Instant::now();
-    wait::until("a look at a half", DEADLINE, async || {
-        ensure!(whoami().await? == "renewed-first");
-        Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
-    })
-    .await?;
+    agent.stays("renewed-first").await?;
     write(&second, "client-key")?;
-    wait::until("the new certificate", DEADLINE, async || {
-        Ok((whoami().await? == "renewed-second").then_some(()))
-    })
-    .await?;
+    agent.becomes("renewed-second").await?;
     // The CA in a file is read again as well: here one that signed nothing.
     std::fs::write(&path, named.to_string())?;
     let authority = std::fs::read(folder.path().join("ca"))?;
@@ -212,7 +233,7 @@ async fn uses_a_client_certificate_that_is_renewed_on_disk() -> Result<()> {
     for (authority, is_trusted) in [(other, false), (authority, true)] {
         std::fs::write(folder.path().join("ca"), authority)?;
         wait::until("another CA", DEADLINE, async || {
-            Ok((whoami().await.is_ok() == is_trusted).then_some(()))
+            Ok((agent.whoami().await.is_ok() == is_trusted).then_some(()))
         })
         .await?;
     }
@@ -228,35 +249,18 @@ async fn uses_the_credential_of_a_kubeconfig_that_is_renewed_for_the_same_server
     let [first, second] = users;
     let [first, second] = [cluster.kubeconfig(&first?)?, cluster.kubeconfig(&second?)?];
     std::fs::write(&path, &first)?;
-    let options = KubernetesOptions {
-        name: "local".to_owned(),
-        kubeconfig: Some(path.clone()),
-        ..KubernetesOptions::default()
-    };
-    let connected = Kubernetes::connect(options).await?;
-    let whoami = async || {
-        let user = connected.approvals().whoami().await;
-        user.map(|user| user.name).map_err(anyhow::Error::msg)
-    };
-    ensure!(whoami().await? == "kubeconfig-first");
+    let agent = Renewed::connect(&path).await?;
+    ensure!(agent.whoami().await? == "kubeconfig-first");
 
     // Another server may be another cluster; half a file is no kubeconfig.
     let mut elsewhere: Value = serde_yaml::from_str(&second)?;
     elsewhere["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into();
     for text in [elsewhere.to_string(), second[..second.len() / 2].to_owned()] {
         std::fs::write(&path, text)?;
-        let before = Instant::now();
-        wait::until("a look at the kubeconfig", DEADLINE, async || {
-            ensure!(whoami().await? == "kubeconfig-first");
-            Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
-        })
-        .await?;
+        agent.stays("kubeconfig-first").await?;
     }
     std::fs::write(&path, &second)?;
-    wait::until("the new credential", DEADLINE, async || {
-        Ok((whoami().await? == "kubeconfig-second").then_some(()))
-    })
-    .await
+    agent.becomes("kubeconfig-second").await
 }
 
 #[tokio::test]
@@ -271,27 +275,13 @@ async fn uses_a_token_file_that_ends_with_a_line_break_and_is_renewed() -> Resul
     named["users"][0]["user"] = serde_json::json!({"tokenFile": "token"});
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, named.to_string())?;
-    let options = KubernetesOptions {
-        name: "local".to_owned(),
-        kubeconfig: Some(path),
-        ..KubernetesOptions::default()
-    };
-    let connected = Kubernetes::connect(options.clone()).await?;
-    let whoami = async || {
-        let user = connected.approvals().whoami().await;
-        user.map(|user| user.name).map_err(anyhow::Error::msg)
-    };
-    ensure!(whoami().await? == first.name());
+    let agent = Renewed::connect(&path).await?;
+    ensure!(agent.whoami().await? == first.name());
 
     // While the file is empty, the token before is used.
     std::fs::write(&file, "")?;
-    let before = Instant::now();
-    wait::until("a look at the empty file", DEADLINE, async || {
-        ensure!(whoami().await? == first.name());
-        Ok((before.elapsed() > Duration::from_secs(11)).then_some(()))
-    })
-    .await?;
-    let Err(error) = Kubernetes::connect(options).await else {
+    agent.stays(first.name()).await?;
+    let Err(error) = Renewed::connect(&path).await else {
         anyhow::bail!("an empty token was accepted")
     };
     let error = error.to_string();
@@ -300,8 +290,5 @@ async fn uses_a_token_file_that_ends_with_a_line_break_and_is_renewed() -> Resul
         "{error}"
     );
     std::fs::write(&file, format!("{}\n", token(&second)?))?;
-    wait::until("the new token", DEADLINE, async || {
-        Ok((whoami().await? == second.name()).then_some(()))
-    })
-    .await
+    agent.becomes(second.name()).await
 }

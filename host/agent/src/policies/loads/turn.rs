@@ -111,10 +111,9 @@ impl Loads {
         if new.is_empty() {
             return true;
         }
-        let left = usize::from(self.registries.values().any(|gave| *gave));
         let asks_new = |asked: &&&BTreeSet<String>| asked.iter().any(|one| is_new(&one));
         let unknown = pulling.iter().filter(asks_new).count();
-        !is_asked && unknown < PULLING - left
+        !is_asked && unknown < self.for_unknown()
     }
 
     /// Has the job of a registry that was not asked before, and gives nothing, make way for a job of another registry
@@ -131,9 +130,8 @@ impl Loads {
         });
         let pulling = |one: &&RunningJob| one.kind == JobKind::Pulling && !one.ended;
         let pulling = || self.running.iter().filter(move |(_, one)| pulling(one));
-        let left = usize::from(self.registries.values().any(|gave| *gave));
         let is_over = pulling().any(|(_, one)| one.gives_way.is_none());
-        if !waits || is_over || pulling().count() < PULLING - left {
+        if !waits || is_over || pulling().count() < self.for_unknown() {
             return;
         }
         let is_new = |one: &&RunningJob| one.registries.iter().any(|it| self.gave(it).is_none());
@@ -153,6 +151,11 @@ impl Loads {
                 self.remember(&registry, false);
             }
         }
+    }
+
+    /// How many processes may ask registries that are not known to answer: where any is known to, one is left for it.
+    fn for_unknown(&self) -> usize {
+        PULLING - usize::from(self.registries.values().any(|gave| *gave))
     }
 
     /// Records whether anything could be had from a registry. Policies come and go: where so many were asked, most are

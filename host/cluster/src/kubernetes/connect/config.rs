@@ -7,7 +7,7 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
 use kube::config::{
-    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
+    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
@@ -18,14 +18,17 @@ use transom_core::redact::visible::visible;
 /// Lists kubeconfig files. They are merged; of several values the first one counts.
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// The settings that options and environment select, with the context of the kubeconfig, or what is wrong with them.
-pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, Config), String> {
+/// The settings that options and environment select, with the context of the kubeconfig and the [`digest`] of what it
+/// says, or what is wrong with them.
+pub(super) async fn of(
+    options: &KubernetesOptions,
+) -> Result<(Option<String>, Config, Option<Digest>), String> {
     let Some((place, kubeconfig)) = kubeconfig(options.kubeconfig.as_deref())? else {
         return match &options.context {
             Some(name) => {
                 Err(format!("there is no kubeconfig for the context `{name}`: no KUBECONFIG, no ~/.kube/config"))
             }
-            None => Config::incluster().map(|config| (None, config)).map_err(|error| {
+            None => Config::incluster().map(|config| (None, config, None)).map_err(|error| {
                 format!(
                     "there is no kubeconfig (--kubeconfig, KUBECONFIG, ~/.kube/config), and no service account of a pod: {error}"
                 )
@@ -37,14 +40,14 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
         .context
         .clone()
         .or_else(|| kubeconfig.current_context.clone());
-    let named = context.as_deref();
-    let named = named.and_then(|context| cluster(&kubeconfig, context));
+    let named = cluster(&kubeconfig, context.as_deref());
     let proxy_url = named.and_then(|named| named.proxy_url.clone());
     let choice = KubeConfigOptions {
         context: options.context.clone(),
         ..KubeConfigOptions::default()
     };
     let (at, name, _) = user(&kubeconfig, context.as_deref());
+    let digest = named_digest(&kubeconfig, context.as_deref());
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &choice)
         .await
         .map_err(about)?;
@@ -52,7 +55,7 @@ pub(super) async fn of(options: &KubernetesOptions) -> Result<(Option<String>, C
         .map_err(KubeconfigError::ParseProxyUrl)
         .map_err(about)?;
     usable(&config.auth_info).map_err(|why| format!("{place}: user `{name}`: {at}.user.{why}"))?;
-    Ok((context, config))
+    Ok((context, config, digest))
 }
 
 /// Refuses a credential with a character that no header may hold, and names its field. Otherwise the client would
@@ -98,13 +101,9 @@ fn user<'a>(
     kubeconfig: &'a Kubeconfig,
     context: Option<&str>,
 ) -> (String, String, Option<&'a NamedAuthInfo>) {
-    let named = kubeconfig
-        .contexts
-        .iter()
-        .find(|one| Some(one.name.as_str()) == context);
-    let name = named
-        .and_then(|one| one.context.as_ref()?.user.clone())
-        .unwrap_or_default();
+    let named = named(kubeconfig, context);
+    let name = named.and_then(|named| named.user.clone());
+    let name = name.unwrap_or_default();
     let at = kubeconfig
         .auth_infos
         .iter()
@@ -116,11 +115,16 @@ fn user<'a>(
     )
 }
 
-/// The cluster of a context.
-fn cluster<'a>(kubeconfig: &'a Kubeconfig, context: &str) -> Option<&'a Cluster> {
+/// The context of this name.
+fn named<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a Context> {
     let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|one| one.name == context)?;
-    let name = &context.context.as_ref()?.cluster;
+    let named = contexts.find(|one| Some(one.name.as_str()) == context)?;
+    named.context.as_ref()
+}
+
+/// The cluster of a context.
+fn cluster<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a Cluster> {
+    let name = &named(kubeconfig, context)?.cluster;
     let mut clusters = kubeconfig.clusters.iter();
     clusters.find(|one| one.name == *name)?.cluster.as_ref()
 }
@@ -163,8 +167,13 @@ fn files(given: Option<&Path>) -> (Vec<PathBuf>, String) {
 /// Digest of what the kubeconfig to use says of a context, and of its CA; `None` if it cannot be used.
 pub(super) fn digest(given: Option<&Path>, context: &str) -> Option<Digest> {
     let (_, kubeconfig) = kubeconfig(given).ok()??;
-    let cluster = cluster(&kubeconfig, context)?;
-    let user = user(&kubeconfig, Some(context)).2;
+    named_digest(&kubeconfig, Some(context))
+}
+
+/// The digest of a context of a kubeconfig.
+fn named_digest(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<Digest> {
+    let cluster = cluster(kubeconfig, context)?;
+    let user = user(kubeconfig, context).2;
     let authority = match (
         &cluster.certificate_authority,
         &cluster.certificate_authority_data,

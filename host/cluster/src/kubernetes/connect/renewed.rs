@@ -28,17 +28,13 @@ type Digests = [Option<Digest>; 3];
 struct MadeClient {
     client: Client,
     /// The settings, with the paths of files.
-    config: Config,
-    kubeconfig: Option<Digest>,
+    settings: ConnectSettings,
     files: Digests,
     looked: Instant,
 }
 
 /// The client of one connection.
-struct RenewedClient {
-    settings: ConnectSettings,
-    made: Mutex<MadeClient>,
-}
+struct RenewedClient(Mutex<MadeClient>);
 
 fn certificate(user: &AuthInfo) -> Option<&str> {
     let path = user.client_certificate.as_deref();
@@ -62,26 +58,23 @@ fn token(user: &AuthInfo) -> Option<&str> {
 /// # Errors
 /// When no client can be made of the settings and the files.
 pub(super) fn client(settings: &ConnectSettings) -> Result<Client, Error> {
-    let config = settings.config.clone();
-    if let Some(path) = token(&config.auth_info) {
-        let unread = |why| Error::Auth(AuthError::ReadTokenFile(why, path.into()));
-        read_token(path.as_ref()).map_err(unread)?;
-    }
-    let Ok((files, now)) = read(&config) else {
+    let config = &settings.config;
+    let Ok((files, now)) = read(config) else {
+        if let Some(path) = token(&config.auth_info) {
+            let unread = |why| Error::Auth(AuthError::ReadTokenFile(why, path.into()));
+            read_token(path.as_ref()).map_err(unread)?;
+        }
         // Fails for the same cause, and names it.
-        return client_of(settings, config);
+        return client_of(settings, config.clone());
     };
     let client = client_of(settings, now)?;
     let namespace = client.default_namespace().to_owned();
-    let made = Mutex::new(MadeClient {
+    let renewed = Arc::new(RenewedClient(Mutex::new(MadeClient {
         client,
-        config,
-        kubeconfig: settings.digest(),
+        settings: settings.clone(),
         files,
         looked: Instant::now(),
-    });
-    let settings = settings.clone();
-    let renewed = Arc::new(RenewedClient { settings, made });
+    })));
     let send = move |request: http::Request<Body>| {
         let renewed = Arc::clone(&renewed);
         async move { renewed.current().await.send(request).await }
@@ -94,7 +87,7 @@ impl RenewedClient {
     /// its key, and a token may be half written.
     async fn current(self: Arc<Self>) -> Client {
         let (client, is_due) = {
-            let mut made = self.made.locked();
+            let mut made = self.0.locked();
             let is_due = made.looked.elapsed() >= LOOK;
             if is_due {
                 made.looked = Instant::now();
@@ -104,44 +97,39 @@ impl RenewedClient {
         if !is_due {
             return client;
         }
-        Arc::clone(&self).renewed().await.unwrap_or(client)
+        self.renewed().await.unwrap_or(client)
     }
 
     /// The client after one look at the files; `None` if they have not changed, or cannot be used.
     async fn renewed(self: Arc<Self>) -> Option<Client> {
-        let (config, before) = {
-            let made = self.made.locked();
-            (made.config.clone(), (made.kubeconfig, made.files))
+        let (settings, before) = {
+            let made = self.0.locked();
+            (made.settings.clone(), (made.settings.digest, made.files))
         };
-        let settings = self.settings.clone();
-        let kubeconfig = spawn_blocking(move || settings.digest()).await.ok()?;
-        // What changes after its digest was taken is seen at the next look.
-        let again = match kubeconfig == before.0 {
+        let looked = settings.clone();
+        let digest = spawn_blocking(move || looked.digest_now()).await.ok()?;
+        let again = match digest == before.0 {
             true => None,
-            false => self.settings.again().await,
+            false => settings.again().await,
         };
         // What is known of one cluster must not be compared with another, nor may that get its credentials.
         if again
             .as_ref()
-            .is_some_and(|again| again.cluster_url != config.cluster_url)
+            .is_some_and(|again| again.config.cluster_url != settings.config.cluster_url)
         {
             return None;
         }
         // While a kubeconfig cannot be used, the files that the one before names are renewed as ever.
-        let (config, kubeconfig) = match again {
-            Some(again) => (again, kubeconfig),
-            None => (config, before.0),
-        };
+        let settings = again.unwrap_or(settings);
         spawn_blocking(move || {
-            let (files, now) = read(&config).ok()?;
-            if (kubeconfig, files) == before {
+            let (files, now) = read(&settings.config).ok()?;
+            if (settings.digest, files) == before {
                 return None;
             }
-            let client = client_of(&self.settings, now).ok()?;
-            *self.made.locked() = MadeClient {
+            let client = client_of(&settings, now).ok()?;
+            *self.0.locked() = MadeClient {
                 client: client.clone(),
-                config,
-                kubeconfig,
+                settings,
                 files,
                 looked: Instant::now(),
             };
