@@ -74,21 +74,17 @@ impl Controller {
             Err(ended) => self.fall_back(Arc::clone(&admitted), ended).await,
             planned => planned,
         };
-        // The revision was swapped meanwhile. The decision of the old revision is dropped, because its inputs may no
-        // longer be watched, and the request is queued again.
-        if !queue.works_on(&admitted.loaded) {
-            let WorkItem { key, cause } = &admitted.work;
-            let again = [cause.clone()].into_iter();
-            for cause in again.chain(admitted.resyncs.then_some(Cause::Resync)) {
-                queue.push(&key.primary, Queued::Reconcile(cause), None);
-            }
-            return;
-        }
         let result = match planned {
             Ok(planned) => self.apply(planned).await,
             Err(ended) => Err(ended),
         };
-        self.finish(queue, &admitted, result);
+        let has_written = matches!(&result, Ok(applied) if applied.has_written());
+        // The revision was swapped meanwhile. The decision of the old revision is dropped, because its inputs may no
+        // longer be watched, and the request is queued again.
+        match has_written || queue.works_on(&admitted.loaded) {
+            true => self.finish(queue, &admitted, result),
+            false => admitted.again(queue),
+        }
     }
 
     async fn decide(&self, admitted: Arc<Admitted>) -> Result<Planned, Box<Ended>> {
@@ -244,6 +240,17 @@ struct Admitted {
     resyncs: bool,
     /// How often something had become readable before it.
     readable: u64,
+}
+
+impl Admitted {
+    /// Puts the request into the queue again, for the revision that is active now.
+    fn again(&self, queue: &Workqueue) {
+        let WorkItem { key, cause } = &self.work;
+        let causes = [cause.clone()].into_iter();
+        for cause in causes.chain(self.resyncs.then_some(Cause::Resync)) {
+            queue.push(&key.primary, Queued::Reconcile(cause), None);
+        }
+    }
 }
 
 impl Controller {

@@ -40,6 +40,7 @@ fn without_annotations(object: &Object, without: &[&str]) -> Digest {
         of_metadata("uid"),
         of_metadata("deletionTimestamp"),
         of_metadata("ownerReferences"),
+        of_metadata("finalizers"),
         of_metadata("labels").and_then(|labels| labels.get(labels::MANAGED_BY)),
         of_metadata("labels").and_then(|labels| labels.get(labels::POLICY)),
         of_metadata("annotations")

@@ -17,6 +17,8 @@ pub enum Observation {
     Unreadable(Unreadable),
     /// This place is readable again, or gone.
     Readable(String),
+    /// The same of one object, whose watch went on meanwhile.
+    ObjectReadable(String),
     /// A watch can be read: its first list is complete, or it answered again while it still counts as unreadable.
     Answered,
 }

@@ -10,6 +10,7 @@ use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
 use transom_core::inputs::sets::SeenSet;
+use transom_core::limits::LimitedKinds;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
 use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, write_limit};
@@ -25,6 +26,13 @@ pub(super) struct Applied {
     pub(super) success: Success,
     /// What was read.
     pub(super) touched: Touched,
+}
+
+impl Applied {
+    /// Whether a write was sent.
+    pub(super) fn has_written(&self) -> bool {
+        !self.success.outcome.steps.is_empty()
+    }
 }
 
 impl Controller {
@@ -154,7 +162,7 @@ impl Controller {
         if self.accounts.is_dry_run() {
             return account::as_if_done(&plan.steps);
         }
-        let within = self.within_limits(admitted, &plan, &before);
+        let within = self.may_write(admitted, &plan, &before);
         let counted = match within.await {
             Ok(counted) => counted,
             Err(failure) => {
@@ -186,6 +194,28 @@ impl Controller {
         let of_needs = self.end_steps(key, &steps, &outcome, touched);
         self.wake_itself(key, of_needs.or(of_sets));
         outcome
+    }
+
+    /// Counts what a plan changes, if it may be carried out. That may take long: what a policy decided before it was
+    /// suspended, narrowed or removed is not written any more.
+    ///
+    /// # Errors
+    /// Why it may not.
+    async fn may_write(
+        &self,
+        admitted: &Admitted,
+        plan: &Plan,
+        before: &[Arc<Object>],
+    ) -> Result<LimitedKinds, Failure> {
+        let key = &admitted.work.key;
+        let counted = self.within_limits(admitted, plan, before).await?;
+        let queue = self.queue(&key.policy);
+        if queue.is_some_and(|queue| queue.works_on(&admitted.loaded)) {
+            return Ok(counted);
+        }
+        self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
+        let message = "the policy changed before anything was written";
+        Err(Failure::known(KnownReason::WriteConflict, message))
     }
 
     /// Enqueues the primary again if its own write changed an input of its guest, but only a few times in a
@@ -272,6 +302,7 @@ impl Controller {
         let done = done.filter_map(|(step, done)| Some((step, done?)));
         for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
             let left = done.left.as_deref();
+            self.connections.component_changed(step.target());
             let concerned = self.memory.lock().wrote(key, step, done);
             let written = memory::written(step, left);
             let is_news = |written| {

@@ -60,6 +60,10 @@ impl Controller {
             }
             return;
         }
+        // What is paused, or not ready, wants nothing now: it keeps no interval of the limits open.
+        if report.end == End::Ended(Class::Held) && !loaded.revision.policy.suspend {
+            self.limits.unwanted(key);
+        }
         self.accounts.asks_again(key, report.again_after_ms);
         let primary = touched.primary.as_ref();
         let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());

@@ -55,7 +55,6 @@ impl Controller {
         }
         self.retry_awaiting(name);
         self.statuses.changed();
-        self.connections.mark_policies_changed(name);
     }
 
     /// The queues of the policies that name a cluster.
@@ -75,7 +74,12 @@ impl Controller {
         let is_readable = observations
             .iter()
             .any(|one| matches!(one, Observation::Readable(_)));
-        let goes_on = is_readable || observations.contains(&Observation::Answered);
+        let goes_on = observations.iter().any(|one| {
+            matches!(
+                one,
+                Observation::Readable(_) | Observation::ObjectReadable(_) | Observation::Answered
+            )
+        });
         if is_readable {
             self.restart_sightings();
             // New primaries are expected before one of them is reconciled.
@@ -116,7 +120,7 @@ impl Controller {
                     message,
                 });
             }
-            Observation::Readable(place) => {
+            Observation::Readable(place) | Observation::ObjectReadable(place) => {
                 self.statuses.changed();
                 telemetry::tell(&Signal::Readable { place });
             }
@@ -220,6 +224,7 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     // Subscribes before it looks at the cache: what was there before is in the cache, what comes later is observed.
     let changes = cluster.changes();
     controller.connections.mark_components_changed(&name);
+    controller.connections.mark_policies_changed(&name);
     controller.find_outputs(&*cluster);
     match away {
         true => controller.connected(&name),

@@ -264,6 +264,8 @@ mod tests {
     use crate::command::session::of_case;
     use crate::controller::Clock;
     use std::path::Path;
+    use transom_core::object::Object;
+    use transom_core::plan::Step;
 
     const POLICY: &str = "external-managed-kubeconfig";
 
@@ -339,5 +341,42 @@ mod tests {
         assert!(queue.awaits(&primary, &Cause::Added));
         controller.reconcile(&queue, request()).await;
         assert_eq!(ended(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_plan_that_waited_to_be_written_is_dropped_once_its_policy_is_another_or_gone() {
+        for is_gone in [false, true] {
+            let (folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+            let controller = &session.controller;
+            let queue = controller.queue(POLICY).unwrap();
+            controller.stop();
+            let objects = folder.path().join(".transom/objects");
+            let made = files(&objects);
+            let request = Request {
+                primary: primary.clone().into(),
+                causes: vec![Queued::Reconcile(Cause::Added)],
+                since: tokio::time::Instant::now(),
+            };
+            let admitted = Arc::new(controller.admit(&queue, request).await.unwrap());
+            let mut planned = controller.decide(admitted).await.ok().unwrap();
+            let place = ObjectRef::local("v1", "ConfigMap", Some("n"), "late");
+            let desired = Object {
+                reference: place,
+                version: String::new(),
+                body: serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "n"}}),
+            };
+            planned.plan.steps = vec![Step::Create { desired }];
+            match is_gone {
+                true => controller.remove_queue(POLICY),
+                false => queue.swap(Arc::new((*queue.loaded()).clone())),
+            }
+            let applied = controller.apply(planned).await.ok().unwrap();
+            let outcome = &applied.success.outcome;
+            assert!(
+                !applied.has_written() && outcome.stopped.is_some(),
+                "{outcome:?}"
+            );
+            assert_eq!(files(&objects), made);
+        }
     }
 }

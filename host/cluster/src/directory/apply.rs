@@ -9,6 +9,7 @@ use super::load::made_file;
 use super::names::{digest, object_file};
 use super::shared::version_text;
 use super::slot::{Effective, MadeObject, SlotState, version};
+use super::store::DirectoryStore;
 use super::tree::{FilePlace, Layer, OBJECTS, PATCHES};
 use serde_json::Value;
 use std::hash::BuildHasher as _;
@@ -70,24 +71,15 @@ fn perform(
         file: &file,
     };
     match step {
-        Step::Create { desired } => {
-            writer.expect(None)?;
-            writer.make(&desired.body).map(|_| None)
-        }
+        Step::Create { desired } => writer.make(&desired.body, None).map(|_| None),
         Step::Update { desired, .. } => {
-            writer.expect(Some(&desired.version))?;
-            writer.make(&desired.body).map(|_| None)
+            let version = Some(desired.version.as_str());
+            writer.make(&desired.body, version).map(|_| None)
         }
         Step::Patch {
             version, fields, ..
-        } => {
-            writer.expect(Some(&version))?;
-            writer.patch(&fields)
-        }
-        Step::Delete { version, .. } => {
-            writer.expect(Some(&version))?;
-            writer.delete().map(|()| None)
-        }
+        } => writer.patch(&fields, &version),
+        Step::Delete { version, .. } => writer.delete(&version).map(|()| None),
     }
 }
 
@@ -99,16 +91,19 @@ struct OwnWriter<'a> {
 }
 
 impl OwnWriter<'_> {
-    /// Fails if the object is not as it was read; `None` means that it must be absent.
-    fn expect(&self, version: Option<&str>) -> Result<(), WriteFailure> {
-        let seen = self.shared.store().seen(self.target);
+    /// Fails if the object is not as it was read; `None` means that it must be absent. What is written is made from the
+    /// same `store`: a user's file may change at any time.
+    fn expect(&self, store: &DirectoryStore, version: Option<&str>) -> Result<(), WriteFailure> {
+        let seen = store.seen(self.target);
         match (&seen, version) {
             (SlotState::Absent, None) => Ok(()),
             (SlotState::Value(_), Some(version)) if version_text(&seen) == version => Ok(()),
             (SlotState::Absent, Some(_)) => Err(self.conflict("it no longer exists")),
-            (SlotState::Value(_), None) => Err(self.conflict(&self.of_user("it already exists"))),
+            (SlotState::Value(_), None) => {
+                Err(self.conflict(&self.of_user(store, "it already exists")))
+            }
             (SlotState::Value(_), Some(_)) => {
-                Err(self.conflict(&self.of_user("it changed since it was read")))
+                Err(self.conflict(&self.of_user(store, "it changed since it was read")))
             }
             (SlotState::Duplicate(files), _) => {
                 Err(self.conflict(&format!("it is defined in {files}")))
@@ -117,8 +112,7 @@ impl OwnWriter<'_> {
     }
 
     /// Why a write fails, with the user's file that defines the object, if there is one.
-    fn of_user(&self, why: &str) -> String {
-        let store = self.shared.store();
+    fn of_user(&self, store: &DirectoryStore, why: &str) -> String {
         let is_users = matches!(store.effective(self.target), Effective::Users(..));
         let file = store.users_file(self.target).filter(|_| is_users);
         file.map_or_else(
@@ -146,8 +140,9 @@ impl OwnWriter<'_> {
         }
     }
 
-    /// Writes the whole object, in place of one that the agent made or laid over a user's object.
-    fn make(&self, body: &Value) -> Result<SlotState, WriteFailure> {
+    /// Writes the whole object, in place of one that the agent made or laid over a user's object, if it still has this
+    /// version.
+    fn make(&self, body: &Value, expected: Option<&str>) -> Result<SlotState, WriteFailure> {
         let text = body.to_string();
         if text.len() > self.shared.limits.object_bytes {
             return Err(WriteFailure {
@@ -162,6 +157,7 @@ impl OwnWriter<'_> {
         let seen = SlotState::Value(version(&self.shared.key, &text));
         let over = {
             let store = self.shared.store();
+            self.expect(&store, expected)?;
             let users = store.slot(self.target).and_then(|slot| slot.users.first());
             if matches!(store.effective(self.target), Effective::Made(_))
                 && store.seen(self.target) == seen
@@ -187,9 +183,10 @@ impl OwnWriter<'_> {
 
     /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else
     /// this fails.
-    fn delete(&self) -> Result<(), WriteFailure> {
+    fn delete(&self, version: &str) -> Result<(), WriteFailure> {
         let users = {
             let store = self.shared.store();
+            self.expect(&store, Some(version))?;
             let is_users = matches!(store.effective(self.target), Effective::Users(..));
             store
                 .users_file(self.target)
@@ -255,7 +252,7 @@ impl OwnWriter<'_> {
     /// Notifies listeners of a write, without the object itself if it is as the writer expects it.
     fn tell(
         &self,
-        store: &super::store::DirectoryStore,
+        store: &DirectoryStore,
         mut news: Vec<DirectoryNews>,
         expected: Option<&SlotState>,
     ) {

@@ -149,17 +149,13 @@ pub(super) fn object(
         Ok(body) => body,
         Err(fault) => {
             let identity = Identity::of(text)?;
-            let (version, key) = (Box::<str>::from(identity.version()?), identity.key()?);
-            let content = KeptContent::Fault(fault.into());
-            return Ok(DecodedObject {
-                version: version.clone(),
-                item: Some(Item {
-                    key,
-                    version,
-                    content,
-                    ours: false,
-                }),
+            let version = Box::<str>::from(identity.version()?);
+            let object = identity.object(reference)?;
+            let item = keep.admits(&object).then(|| Item {
+                content: KeptContent::Fault(fault.into()),
+                ..name(&object, &version)
             });
+            return Ok(DecodedObject { version, item });
         }
     };
     let object = named(body, reference)?;
@@ -430,6 +426,11 @@ mod tests {
             (KnownReason::InvalidObject, "/a")
         );
         assert!(!fault.message.contains("canary"));
+        let others = Keep {
+            names: vec!["b*".into()],
+            ..Keep::default()
+        };
+        assert!(read(&text, &others).unwrap().item.is_none());
 
         let large = "x".repeat(OBJECT_BYTES);
         let text = format!(

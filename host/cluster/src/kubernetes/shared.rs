@@ -207,7 +207,7 @@ impl SharedConnection {
             }
             Topic::Fault(reference) => Some(match self.cache().unreadable_object(reference) {
                 Some(unreadable) => Observation::Unreadable(unreadable),
-                None => Observation::Readable(reference.to_string()),
+                None => Observation::ObjectReadable(reference.to_string()),
             }),
             Topic::Answer(_) => Some(Observation::Answered),
             Topic::Watch(scope) => {

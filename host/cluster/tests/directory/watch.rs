@@ -70,7 +70,9 @@ impl Watched {
             Observation::Unreadable(unreadable) => {
                 format!("{} {}", unreadable.reason.as_str(), unreadable.place)
             }
-            Observation::Readable(place) => format!("readable {place}"),
+            Observation::Readable(place) | Observation::ObjectReadable(place) => {
+                format!("readable {place}")
+            }
             Observation::Answered => "answered".to_owned(),
         }
     }

@@ -439,7 +439,8 @@ pub(crate) async fn unreadable(
 /// Waits until a place is reported as readable again.
 pub(crate) async fn readable(changes: &mut ServerObservations, place: &str) -> Result<()> {
     told(changes, "readable", |told| {
-        (*told == Observation::Readable(place.to_owned())).then_some(())
+        matches!(told, Observation::Readable(one) | Observation::ObjectReadable(one) if one == place)
+            .then_some(())
     })
     .await
 }

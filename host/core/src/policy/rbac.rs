@@ -138,15 +138,14 @@ fn handed_on(
     grant: &WriteGrantSpec,
     others: &[WriteGrantSpec],
 ) -> Checked<Vec<HandedOn>> {
-    let namespace = grant.namespace.as_deref().filter(|text| is_exact(text));
-    let namespace = namespace.map(str::to_owned);
+    let namespace = exact_namespace(grant);
     let mut handed_on = Vec::new();
     for (part, values) in &grant.values {
         for (index, value) in values.iter().enumerate() {
             let field = format!("{field}.values[\"{part}\"][{index}]");
             match part.as_str() {
                 "rules" => handed_on.extend(rule(&field, value, namespace.as_ref())?),
-                "roleRef" => handed_on.extend(bound(&field, value, namespace.as_ref(), others)?),
+                "roleRef" => handed_on.extend(bound(&field, value, grant, others)?),
                 "subjects" => subject(&field, value)?,
                 _ if part.starts_with("metadata") => {}
                 _ => return wrong(field, "is a part of a field; list the whole field"),
@@ -237,11 +236,17 @@ fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<Vec<H
     Ok(rights)
 }
 
-/// The right to bind a role. Of a role that the policy itself makes, the agent holds all rights, which is enough.
+/// The one namespace of what is granted, if there is one.
+fn exact_namespace(grant: &WriteGrantSpec) -> Option<String> {
+    grant.namespace.clone().filter(|text| is_exact(text))
+}
+
+/// The right to bind a role, in the namespace of the binding. Of a role that the policy itself makes, the agent holds
+/// all rights, which is enough.
 fn bound(
     field: &str,
     value: &Value,
-    namespace: Option<&String>,
+    grant: &WriteGrantSpec,
     others: &[WriteGrantSpec],
 ) -> Checked<Option<HandedOn>> {
     let (kind, name) = role(field, value)?;
@@ -253,6 +258,8 @@ fn bound(
         other.api_version == API_VERSION
             && other.kind.as_deref() == Some(kind)
             && other.name.as_deref() == Some(name)
+            && other.cluster == grant.cluster
+            && (kind != "Role" || other.namespace == grant.namespace)
     };
     if others.iter().any(is_made) {
         return Ok(None);
@@ -265,7 +272,7 @@ fn bound(
         return wrong(format!("{field}.name"), why);
     }
     Ok(Some(HandedOn {
-        namespace: namespace.filter(|_| kind == "Role").cloned(),
+        namespace: exact_namespace(grant),
         group: GROUP.to_owned(),
         resource: resource.to_owned(),
         name: Some(name.to_owned()),
@@ -359,6 +366,32 @@ mod tests {
                 "- configmaps facts get",
                 "agents roles work bind",
             ]
+        );
+    }
+
+    #[test]
+    fn a_role_is_bound_only_in_the_namespace_of_the_binding_and_is_made_only_in_its_own() {
+        let role = |namespace: &str| {
+            json!({"apiVersion": super::API_VERSION, "kind": "Role", "namespace": namespace, "name": "work",
+                "verbs": ["create"], "fields": ["rules"],
+                "values": {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}})
+        };
+        let kind = "/spec/grant/write/1/values/roleRef/0/kind";
+        let bindings = |first: Value, kind_of_role: &str| {
+            let within = manifest().pointer("/spec/grant/write/2").cloned();
+            let writes = json!([first, within]);
+            let changes = [("/spec/grant/write", writes), (kind, json!(kind_of_role))];
+            let policy = checked(&with(objects_manifest(), &changes)).unwrap();
+            let bound = policy.writes[1].hands_on.iter();
+            let bound = bound.map(|right| (right.namespace.clone(), right.resource.clone()));
+            bound.collect::<Vec<_>>()
+        };
+        let agents = |resource: &str| vec![(Some("agents".to_owned()), resource.to_owned())];
+        assert_eq!(bindings(role("agents"), "Role"), []);
+        assert_eq!(bindings(role("others"), "Role"), agents("roles"));
+        assert_eq!(
+            bindings(role("agents"), "ClusterRole"),
+            agents("clusterroles")
         );
     }
 

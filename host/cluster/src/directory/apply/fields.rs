@@ -14,9 +14,14 @@ use transom_core::plan::WriteFailure;
 impl OwnWriter<'_> {
     /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
     /// the write left it.
-    pub(super) fn patch(&self, fields: &[(String, Value)]) -> Result<Option<Object>, WriteFailure> {
+    pub(super) fn patch(
+        &self,
+        fields: &[(String, Value)],
+        version: &str,
+    ) -> Result<Option<Object>, WriteFailure> {
         let (effective, patch) = {
             let store = self.shared.store();
+            self.expect(&store, Some(version))?;
             (
                 store.effective(self.target),
                 store.slot(self.target).and_then(|slot| slot.patch.clone()),
@@ -32,7 +37,7 @@ impl OwnWriter<'_> {
                     let value = Some(value.clone()).filter(|value| !value.is_null());
                     set(&mut body, path, value);
                 }
-                let seen = self.make(&body)?;
+                let seen = self.make(&body, Some(version))?;
                 (body, seen)
             }
             Effective::Users(text, _) => {

@@ -94,6 +94,7 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &SendError) -> Classif
         ),
         // Nothing changed since the read: only a namespace that somebody creates ends this.
         404 if of_namespace(status) => (R::TargetNamespaceMissing, "its namespace does not exist"),
+        404 if of_role(target, status) => (R::WriteFailed, "the role that it binds does not exist"),
         404 => (R::WriteConflict, GONE),
         409 if kind == WriteKind::Create => (R::WriteConflict, "it already exists"),
         409 => (R::WriteConflict, "it changed since it was read"),
@@ -186,7 +187,10 @@ fn forbidden(status: Option<&Status>) -> Classified {
         )
     } else if quota.iter().any(|start| why.starts_with(start)) {
         (KnownReason::QuotaExceeded, why)
-    } else if why.starts_with("User \"") && why.contains("\" cannot ") {
+    } else if why.starts_with("User \"") && why.contains("\" cannot ")
+        // A role or a binding that gives more than the agent may.
+        || why.starts_with("user \"") && why.contains(" is attempting to grant RBAC permissions ")
+    {
         (KnownReason::WriteForbidden, why)
     } else if status.is_some() {
         let why = "an admission plugin of the API server refused it";
@@ -259,6 +263,13 @@ fn of_namespace(status: Option<&Status>) -> bool {
     status
         .and_then(|status| status.details.as_ref())
         .is_some_and(|details| details.kind == "namespaces")
+}
+
+/// Whether a binding cannot be written because its role is not there.
+fn of_role(target: &ObjectRef, status: Option<&Status>) -> bool {
+    let details = status.and_then(|status| status.details.as_ref());
+    let is_role = |kind: &str| matches!(kind, "roles" | "clusterroles");
+    target.kind.ends_with("RoleBinding") && details.is_some_and(|details| is_role(&details.kind))
 }
 
 fn causes(status: Option<&Status>) -> impl Iterator<Item = &StatusCause> {
@@ -391,6 +402,25 @@ mod tests {
     }
 
     #[test]
+    fn a_binding_whose_role_is_missing_is_not_one_that_is_gone() {
+        let details =
+            json!({"name": "r", "kind": "clusterroles", "group": "rbac.authorization.k8s.io"});
+        let refused = refusal(
+            404,
+            json!({"message": "clusterroles \"r\" not found", "details": details}),
+        );
+        let failure = of(WriteKind::Create, &target("RoleBinding"), &refused);
+        assert_eq!(failure.reason, KnownReason::WriteFailed);
+        assert!(
+            failure.message.contains("\"r\" not found"),
+            "{}",
+            failure.message
+        );
+        let gone = of(WriteKind::Update, &target("ClusterRole"), &refused);
+        assert_eq!(gone.reason, KnownReason::WriteConflict);
+    }
+
+    #[test]
     fn names_the_missing_permission_or_exceeded_quota() {
         let rights = r#"secrets "s" is forbidden: User "u" cannot patch resource "secrets" in API group "" in the namespace "n""#;
         let quota = r#"secrets "s" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=1, limited: secrets=1"#;
@@ -399,6 +429,11 @@ mod tests {
                 rights,
                 KnownReason::WriteForbidden,
                 r#"User "u" cannot patch resource "secrets""#,
+            ),
+            (
+                r#"roles "r" is forbidden: user "u" (groups=["g"]) is attempting to grant RBAC permissions not currently held:"#,
+                KnownReason::WriteForbidden,
+                "is attempting to grant RBAC permissions",
             ),
             (
                 quota,
