@@ -34,6 +34,13 @@ const SYSTEMS: [&str; 4] = [
     "k8s.io",
     "transom.dev",
 ];
+/// Labels without a domain that the hub sets from what it finds out, or that make a cluster the hub's own.
+const SYSTEM_LABELS: [&str; 4] = [
+    "clusterID",
+    "local-cluster",
+    "openshiftVersion",
+    "openshiftVersion-major",
+];
 
 /// What is read of the HostedCluster.
 #[derive(Default, Deserialize)]
@@ -99,7 +106,9 @@ fn labels(name: &str, hosted: &Hosted, there: Option<&ManagedCluster>) -> BTreeM
 }
 
 fn is_of_system(key: &str) -> bool {
-    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let Some((domain, _)) = key.split_once('/') else {
+        return SYSTEM_LABELS.contains(&key);
+    };
     SYSTEMS.iter().any(|system| {
         let above = domain.strip_suffix(system);
         above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
@@ -118,11 +127,13 @@ mod tests {
             "app.kubernetes.io/managed-by",
             "topology.k8s.io/zone",
             "transom.dev/policy",
+            "local-cluster",
         ] {
             assert!(is_of_system(key), "{key}");
         }
         for key in [
             "env",
+            "example.com/local-cluster",
             "example.com/env",
             "notk8s.io/x",
             "k8s.io",

@@ -37,6 +37,7 @@ pub(crate) const GRANT: Grant = Grant {
                 r#"metadata.labels["cluster.open-cluster-management.io/clusterset"]"#,
                 &[],
             ),
+            (r#"metadata.labels["local-cluster"]"#, &[]),
             (
                 r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,
                 &[r#""Hosted""#],

@@ -74,7 +74,14 @@ fn decided(cluster: &ManagedCluster, primary: &Primary, known: &Known) -> Result
 /// which controllers elect their leaders.
 fn is_of_others(name: &str) -> bool {
     let begins = ["kube-", "open-cluster-management-"];
-    let is = ["default", "open-cluster-management", "transom"];
+    let is = [
+        "default",
+        "hive",
+        "hypershift",
+        "multicluster-engine",
+        "open-cluster-management",
+        "transom",
+    ];
     is.contains(&name) || begins.iter().any(|begins| name.starts_with(begins))
 }
 

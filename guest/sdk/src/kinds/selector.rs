@@ -33,8 +33,16 @@ impl LabelSelector {
     /// What it asks for, for a need.
     ///
     /// # Errors
-    /// Why no label can be selected so; the text names the part at fault.
+    /// Why no label can be selected so, or not by a need; the text names the part at fault.
     pub fn terms(&self) -> Result<Vec<LabelTerm>, String> {
+        let terms = self.all_terms()?;
+        match terms.len() > MAX_TERMS {
+            true => Err("has more than 16 terms".to_owned()),
+            false => Ok(terms),
+        }
+    }
+
+    fn all_terms(&self) -> Result<Vec<LabelTerm>, String> {
         let labels = self.match_labels.iter();
         let labels = labels.map(|(key, value)| LabelTerm {
             key: key.clone(),
@@ -67,15 +75,12 @@ impl LabelSelector {
         if let Some(term) = terms.iter().find(|one| !is_possible(one)) {
             return Err(["has a key or value that no label can have: ", &term.key].concat());
         }
-        match terms.len() > MAX_TERMS {
-            true => Err("has more than 16 terms".to_owned()),
-            false => Ok(terms),
-        }
+        Ok(terms)
     }
 
     /// Whether it selects an object with these labels; an impossible selector selects none.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let terms = self.terms().ok();
+        let terms = self.all_terms().ok();
         terms.is_some_and(|terms| {
             terms.iter().all(|term| {
                 let value = labels.get(&term.key);
@@ -169,6 +174,10 @@ mod tests {
             assert!(wrong.terms().is_err(), "{wrong:?}");
             assert!(!wrong.matches(&BTreeMap::new()));
         }
+        let labels = many
+            .iter()
+            .map(|(key, value)| (key.clone(), (*value).to_owned()));
+        assert!(selector(json!({"matchLabels": many})).matches(&labels.collect()));
         assert!(
             expression("a.b-c/D_e.f", "In", &["", "A_b.c", "A_b.c"])
                 .terms()

@@ -40,6 +40,10 @@ impl Controller {
         // A failure may name a time to try again, just like an answer.
         if let Err(failure) = &result {
             touched.ask_again(failure.ask_again_at);
+            // What is paused, or not ready, wants nothing now: it keeps no interval of the limits open.
+            if failure.class == Class::Held && !loaded.revision.policy.suspend {
+                self.limits.unwanted(key);
+            }
         }
         if touched.answered {
             self.guest_answered(key);
@@ -59,10 +63,6 @@ impl Controller {
                 queue.push(&key.primary, again, Some(Duration::from_millis(after)));
             }
             return;
-        }
-        // What is paused, or not ready, wants nothing now: it keeps no interval of the limits open.
-        if report.end == End::Ended(Class::Held) && !loaded.revision.policy.suspend {
-            self.limits.unwanted(key);
         }
         self.accounts.asks_again(key, report.again_after_ms);
         let primary = touched.primary.as_ref();

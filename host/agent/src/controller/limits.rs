@@ -97,12 +97,6 @@ impl ChangeLimits {
         self.ledger(policy, |ledger| ledger.status().cloned())?
     }
 
-    /// What is withheld of each policy.
-    fn statuses(&self) -> Vec<Option<LimitsStatus>> {
-        let status = |kept: &KeptPolicy| kept.ledger.as_ref()?.status().cloned();
-        self.lock().values().map(status).collect()
-    }
-
     /// Nothing is wanted for a primary, or it is gone.
     pub(super) fn unwanted(&self, key: &Key) {
         self.ledger(&key.policy, |ledger| ledger.forget(&key.primary));
@@ -152,7 +146,6 @@ impl Controller {
         if !self.works() {
             return false;
         }
-        let before = self.limits.statuses();
         self.learn_failing().await;
         self.drop_failing(active).await;
         let policies: Vec<Arc<str>> = self.limits.lock().keys().cloned().collect();
@@ -177,9 +170,7 @@ impl Controller {
             }
             self.save(&policy).await;
         }
-        if self.limits.statuses() != before {
-            self.statuses.changed();
-        }
+        self.statuses.changed();
         released
     }
 

@@ -1,4 +1,5 @@
-//! Limits on a folder of manifests: HostedClusters that are gone, all at once, and the runs after that.
+//! Limits on a folder of manifests: HostedClusters that are gone, all at once, and the runs after that; and policies that
+//! do what a person decided about each cluster, which ship without limits.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -77,5 +78,51 @@ fn a_fleet_that_is_gone_loses_no_more_secrets_than_the_limit_until_the_rest_is_a
     put_policy(&stage, Some(&status["approve"]))?;
     ensure!(run(&stage, 11)? <= 5, "what was approved is still there");
     ensure!(limits(&stage)?.is_null());
+    Ok(())
+}
+
+/// Clusters of whom a person says the same at once: more than the default limits let pass.
+const DECIDED: usize = 15;
+
+/// Runs once on these clusters with the policy as it ships; returns the files of what it made.
+fn decided(stage: &Stage, accepts: bool) -> Result<Vec<String>> {
+    let cluster = |at| {
+        let text = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": format!("c{at}"), "uid": format!("uid-{at}")},
+            "spec": {"hubAcceptsClient": accepts}});
+        text.to_string()
+    };
+    let clusters: Vec<String> = (0..DECIDED).map(cluster).collect();
+    put(
+        &stage.fleet.join("clusters.yaml"),
+        clusters.join("\n---\n").as_bytes(),
+    )?;
+    let output = stage.run()?.arg("--once").output()?;
+    ensure!(output.status.success(), "{output:?}");
+    let objects = tree::contents(&stage.own().join("objects"))?;
+    Ok(objects
+        .into_keys()
+        .map(|path| path.display().to_string())
+        .collect())
+}
+
+#[test]
+fn clusters_that_are_denied_all_at_once_all_lose_their_rights() -> Result<()> {
+    let stage = Stage::new(0, 0)?;
+    let policy = program::manifest("cluster-access")?;
+    put(
+        &stage.policies.join("policy.yaml"),
+        policy.to_string().as_bytes(),
+    )?;
+    let registration = |files: Vec<String>| {
+        let bindings = files.into_iter();
+        bindings
+            .filter(|file| file.contains("RoleBinding") && file.contains("registration"))
+            .count()
+    };
+    let made = decided(&stage, true)?;
+    ensure!(registration(made.clone()) >= DECIDED, "{made:?}");
+    let left = decided(&stage, false)?;
+    ensure!(registration(left.clone()) == 0, "{left:?}");
     Ok(())
 }
