@@ -10,7 +10,6 @@ use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
 use transom_core::inputs::sets::SeenSet;
-use transom_core::limits::LimitedKinds;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
 use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, write_limit};
@@ -194,28 +193,6 @@ impl Controller {
         let of_needs = self.end_steps(key, &steps, &outcome, touched);
         self.wake_itself(key, of_needs.or(of_sets));
         outcome
-    }
-
-    /// Counts what a plan changes, if it may be carried out. That may take long: what a policy decided before it was
-    /// suspended, narrowed or removed is not written any more.
-    ///
-    /// # Errors
-    /// Why it may not.
-    async fn may_write(
-        &self,
-        admitted: &Admitted,
-        plan: &Plan,
-        before: &[Arc<Object>],
-    ) -> Result<LimitedKinds, Failure> {
-        let key = &admitted.work.key;
-        let counted = self.within_limits(admitted, plan, before).await?;
-        let queue = self.queue(&key.policy);
-        if queue.is_some_and(|queue| queue.works_on(&admitted.loaded)) {
-            return Ok(counted);
-        }
-        self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
-        let message = "the policy changed before anything was written";
-        Err(Failure::known(KnownReason::WriteConflict, message))
     }
 
     /// Enqueues the primary again if its own write changed an input of its guest, but only a few times in a

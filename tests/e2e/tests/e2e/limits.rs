@@ -1,5 +1,5 @@
-//! Limits on a folder of manifests: HostedClusters that are gone, all at once, and the runs after that; and policies that
-//! do what a person decided about each cluster, which ship without limits.
+//! Limits on a folder of manifests: HostedClusters that are gone, all at once, and the runs after that; and policies
+//! that do what a person decided about each cluster, which ship without limits.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

@@ -18,12 +18,34 @@ use transom_core::work::Key;
 const FEW: u32 = 100;
 
 impl Controller {
+    /// Counts what a plan changes, if it may be carried out. That may take long: what a policy decided before it was
+    /// suspended, narrowed or removed is not written any more.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(in crate::controller) async fn may_write(
+        &self,
+        admitted: &Admitted,
+        plan: &Plan,
+        before: &[Arc<Object>],
+    ) -> Result<LimitedKinds, Failure> {
+        let key = &admitted.work.key;
+        let counted = self.within_limits(admitted, plan, before).await?;
+        let queue = self.queue(&key.policy);
+        if queue.is_some_and(|queue| queue.works_on(&admitted.loaded)) {
+            return Ok(counted);
+        }
+        self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
+        let message = "the policy changed before anything was written";
+        Err(Failure::known(KnownReason::WriteConflict, message))
+    }
+
     /// Counts what a plan changes before it is carried out. `before` are the primary and the objects that others made,
     /// as they were read.
     ///
     /// # Errors
     /// `LimitReached`, or why it cannot be recorded: then nothing may be written.
-    pub(in crate::controller) async fn within_limits(
+    async fn within_limits(
         &self,
         admitted: &Admitted,
         plan: &Plan,
