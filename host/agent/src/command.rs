@@ -7,7 +7,7 @@ mod cases;
 mod child;
 mod component;
 mod connect;
-mod engine;
+pub(crate) mod engine;
 mod explain;
 mod new;
 mod place;

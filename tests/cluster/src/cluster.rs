@@ -82,6 +82,7 @@ impl Cluster {
         let apiserver = apiserver.with_variable("GOGC", "400");
         let flags = flags::etcd(folder.path(), ports, options.fsync);
         let etcd = Process::new("etcd", servers::binary("etcd")?, flags, log("etcd"), group);
+        let etcd = etcd.with_variable("GOGC", "400");
         let cluster = Self {
             _group: processes,
             apiserver,

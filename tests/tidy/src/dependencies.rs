@@ -35,6 +35,24 @@ fn border(folder: &str) -> Option<(&'static [&'static str], &'static [&'static s
     })
 }
 
+/// What a guest that ships may depend on, with the features that the workspace turns on. They are built together: a
+/// feature that one of them turns on would change the bytes, and so the digests, of all.
+const OF_GUESTS: [(&str, &[&str]); 3] = [
+    ("transom-guest", &[]),
+    ("serde", &["derive"]),
+    ("serde_json", &[]),
+];
+
+/// Whether a dependency of a guest changes what others are built with.
+fn changes_others(dependency: &Value) -> bool {
+    let allowed = OF_GUESTS
+        .iter()
+        .find(|(name, _)| dependency["name"] == *name);
+    let features = dependency["features"].as_array().into_iter().flatten();
+    let mut features = features.filter_map(Value::as_str);
+    allowed.is_none_or(|(_, allowed)| features.any(|one| !allowed.contains(&one)))
+}
+
 /// Dependencies that break a rule, in the output of `cargo metadata --no-deps`. Tools and tests may use everything;
 /// nothing that ships may use them.
 pub fn check(metadata: &Value) -> Vec<String> {
@@ -70,9 +88,15 @@ pub fn check(metadata: &Value) -> Vec<String> {
                     never.contains(&name) && !dev || KUBE.contains(&name) && at != "host/cluster"
                 }
             };
+            let is_guest = at.starts_with("guest/") && at != "guest/sdk";
             if wrong {
                 findings.push(format!(
                     "{own}: must not depend on `{name}` (host/README.md, Crates)"
+                ));
+            } else if is_guest && !dev && changes_others(dependency) {
+                findings.push(format!(
+                    "{own}: `{name}` changes what the other guests are built with; only transom-guest, serde and serde_json \
+                     can be used, as the workspace has them"
                 ));
             }
         }
@@ -89,7 +113,10 @@ mod tests {
     fn findings(folder: &str, on: &str) -> usize {
         let dependency = match on.strip_prefix("dev:") {
             Some(name) => json!({"name": name, "kind": "dev"}),
-            None => json!({"name": on, "kind": null}),
+            None => {
+                let (name, feature) = on.split_once('/').unzip();
+                json!({"name": name.unwrap_or(on), "kind": null, "features": feature.as_slice()})
+            }
         };
         let mut packages = vec![
             json!({"name": "probe", "manifest_path": format!("/w/{folder}/Cargo.toml"), "dependencies": [dependency]}),
@@ -118,7 +145,10 @@ mod tests {
             ("host/agent", "transom-engine transom-cluster tokio"),
             ("host/engine", "transom-core wasmtime tracing"),
             ("host/cluster", "transom-core kube"),
-            ("guest/new", "transom-guest serde_json"),
+            (
+                "guest/new",
+                "transom-guest serde/derive serde_json dev:proptest",
+            ),
             (
                 "tests/conformance",
                 "transom-engine wasmtime transom-taints",
@@ -142,7 +172,7 @@ mod tests {
             ("guest/sdk", "transom-core"),
             (
                 "guest/new",
-                "transom-core transom-taints dev:transom-core kube-client",
+                "transom-core transom-taints dev:transom-core kube-client time serde/rc transom-guest/testing",
             ),
             ("tests/fixtures/loops", "transom-core"),
         ] {

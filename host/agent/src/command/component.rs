@@ -3,7 +3,7 @@
 mod grant;
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
-use crate::command::{place, replace_file};
+use crate::command::{engine, place, replace_file};
 use crate::output::{CommandEnd, Screen};
 use crate::policies::cases::{CaseFailure, check};
 use anyhow::{Context as _, anyhow, bail};
@@ -14,7 +14,7 @@ use std::path::Path;
 use transom_artifacts::Location;
 use transom_core::cases::GuestCase;
 use transom_core::contract::description::{Description, Role};
-use transom_engine::{Capability, Engine, EngineOptions, Inspection, with_cases};
+use transom_engine::{CallLimits, Capability, Inspection, with_cases};
 use wit_component::ComponentEncoder;
 
 /// Maximum size of a module in bytes: one with debug information is ten times as large as its component.
@@ -32,7 +32,7 @@ pub(crate) fn inspect(args: &InspectArgs, screen: &Screen) -> anyhow::Result<Com
     let place::ReadComponent {
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
-    let engine = Engine::new(EngineOptions::default())?;
+    let engine = engine::engine(CallLimits::LARGEST)?;
     let found = engine
         .inspect(&artifact.bytes)
         .with_context(|| format!("failed to inspect `{location}`"))?;
@@ -158,7 +158,7 @@ pub(super) fn make(
     let count = cases.len();
     let component = with_cases(component, cases)
         .map_err(|why| anyhow!("failed to put the cases into the component of `{from}`: {why}"))?;
-    let engine = Engine::new(EngineOptions::default())?;
+    let engine = engine::engine(CallLimits::LARGEST)?;
     let found = engine.inspect(&component);
     let found = found.with_context(|| format!("failed to inspect the component of `{from}`"))?;
     if let Err(error) = &found.description {

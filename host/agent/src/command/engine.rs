@@ -74,6 +74,16 @@ pub(super) fn within(budget: &Budget, limits: CallLimits) -> anyhow::Result<Engi
     Ok(Engine::new(options)?)
 }
 
+/// An engine for a test, with what the builtin guests were compiled to before.
+#[cfg(test)]
+pub(crate) fn of_tests() -> Engine {
+    let options = EngineOptions {
+        code_cache: cache("code"),
+        ..EngineOptions::default()
+    };
+    Engine::new(options).unwrap()
+}
+
 /// Where something is kept between runs: below the user's cache folder, if there is one.
 pub(crate) fn cache(what: &str) -> Option<PathBuf> {
     let named = |name| {

@@ -1,7 +1,7 @@
 //! `transom explain`: what a reason means and what to do about it.
 
 use crate::args::ExplainArgs;
-use crate::command::place;
+use crate::command::{engine, place};
 use crate::output::{CommandEnd, Screen};
 use crate::policies::{self, Written};
 use anyhow::{Context as _, bail};
@@ -10,7 +10,7 @@ use transom_api::{KnownReason, Reason};
 use transom_artifacts::{GatheredComponents, Location, builtin_names};
 use transom_core::catalogue::guest::GuestFacts;
 use transom_core::contract::description::Description;
-use transom_engine::{Engine, EngineOptions};
+use transom_engine::CallLimits;
 
 /// Meaning and remedy of a reason, as the agent or one of these guests declares it.
 pub(crate) fn declared<'g>(
@@ -171,7 +171,7 @@ fn guests(
     screen: &Screen,
 ) -> anyhow::Result<Vec<Description>> {
     let nothing = GatheredComponents::default();
-    let engine = Engine::new(EngineOptions::default())?;
+    let engine = engine::engine(CallLimits::LARGEST)?;
     let describe = |location: Location| {
         let failed = format!("failed to read the description of `{location}`");
         let found = place::read(location, &args.from, false);

@@ -2,14 +2,14 @@
 
 use crate::args::PolicyInitArgs;
 use crate::command::component::needs;
-use crate::command::place;
+use crate::command::{engine, place};
 use crate::output::{CommandEnd, Screen};
 use anyhow::Context as _;
 use std::env;
 use std::path::Path;
 use transom_artifacts::Location;
 use transom_core::policy::suggest;
-use transom_engine::{Engine, EngineOptions};
+use transom_engine::CallLimits;
 
 /// Prints the manifest.
 ///
@@ -20,7 +20,7 @@ pub(crate) fn init(args: &PolicyInitArgs, screen: &Screen) -> anyhow::Result<Com
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
     let failed = || format!("failed to write a policy for `{location}`");
-    let found = Engine::new(EngineOptions::default())?
+    let found = engine::engine(CallLimits::LARGEST)?
         .inspect(&artifact.bytes)
         .with_context(failed)?;
     let needs = needs(&found);

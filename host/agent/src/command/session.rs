@@ -84,12 +84,12 @@ pub(crate) async fn of_case(
     policy: &str,
     clock: crate::controller::Clock,
 ) -> (tempfile::TempDir, Session, ObjectRef) {
+    use crate::command::engine;
     use crate::policies::PolicySource;
     use crate::policies::components::Components;
     use transom_artifacts::Sources;
     use transom_cluster::directory::DirectoryOptions;
     use transom_core::contract::AgentFacts;
-    use transom_engine::{Engine, EngineOptions};
 
     let folder = tempfile::tempdir().unwrap();
     let case = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -101,7 +101,7 @@ pub(crate) async fn of_case(
         watch: false,
         ..DirectoryOptions::new(LOCAL, folder.path())
     };
-    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let engine = engine::of_tests();
     let loading = Loading::start(
         engine,
         PolicySource::Builtin,

@@ -305,6 +305,7 @@ fn tell(message: String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::engine;
     use crate::policies::{BUILTIN, FoundPolicies, load};
     use std::borrow::Cow;
     use std::collections::BTreeSet;
@@ -312,7 +313,6 @@ mod tests {
     use std::time::UNIX_EPOCH;
     use transom_artifacts::{Artifact, Base, Sources};
     use transom_core::rollout::history::{self, History};
-    use transom_engine::{Engine, EngineOptions};
 
     fn artifact(bytes: &[u8]) -> Artifact {
         Artifact {
@@ -673,7 +673,7 @@ mod tests {
     fn sample() -> history::RevisionRecord {
         let mut found = FoundPolicies::default();
         found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = engine::of_tests();
         let loaded = load::load(&engine, &found.policies[0], &Sources::default());
         history::RevisionRecord::of(&loaded.ok().unwrap().revision)
     }

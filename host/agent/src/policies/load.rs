@@ -344,12 +344,12 @@ pub(crate) fn known_reason(text: &str) -> KnownReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::engine;
     use crate::policies::PolicySource;
-    use transom_engine::EngineOptions;
 
     #[test]
     fn what_a_binary_lacks_is_not_waited_for() {
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = engine::of_tests();
         let mut written = PolicySource::Builtin.read().unwrap().policies.remove(0);
         let folder = tempfile::tempdir().unwrap();
         written.base = transom_artifacts::Base::Components(folder.path().to_owned());

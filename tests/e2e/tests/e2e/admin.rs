@@ -177,7 +177,7 @@ fn promtool(words: &[&str], input: &str) -> Result<(bool, String)> {
 fn alert_rules_are_correct_for_synthetic_series() -> Result<()> {
     for words in [
         &["check", "rules", "rules.yaml"][..],
-        &["test", "rules", "rules.test.yaml"],
+        &["test", "rules", "rules.test.yaml", "rules.slow.test.yaml"],
     ] {
         let (content, said) = promtool(words, "")?;
         ensure!(content, "promtool {words:?}: {said}");

@@ -351,6 +351,7 @@ fn may_pass(job: &Job, refusal: &Refusal) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::engine;
     use crate::policies::images::Images;
     use crate::policies::kept::{ComponentRequest, KeptComponents};
     use crate::policies::wanted::WantedReads;
@@ -391,7 +392,7 @@ mod tests {
     fn a_revision_that_a_busy_machine_cannot_restore_is_tried_again() {
         let written = written();
         let sources = Sources::default();
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = engine::of_tests();
         let loaded = load::load(&engine, &written, &sources).ok().unwrap();
         let mut record = RevisionRecord::of(&loaded.revision);
         record.number = 1;
@@ -444,7 +445,7 @@ mod tests {
                 gathered: Some(gathered),
                 ..job(&policy.name, wanted)
             };
-            let engine = Engine::new(EngineOptions::default()).unwrap();
+            let engine = engine::of_tests();
             done(run(&engine, &components, job)).result
         };
         // Another policy has loaded it, from where this agent takes nothing any more.
@@ -466,7 +467,7 @@ mod tests {
     fn of_two_revisions_at_one_place_the_active_one_is_read() {
         let written = written();
         let sources = Sources::default();
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = engine::of_tests();
         let loaded = load::load(&engine, &written, &sources).ok().unwrap();
         let sample = RevisionRecord::of(&loaded.revision);
         let mut history = History::default();

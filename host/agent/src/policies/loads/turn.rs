@@ -176,6 +176,7 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::engine;
     use crate::policies::components::Components;
     use crate::policies::images::Images;
     use crate::policies::kept::KeptComponents;
@@ -185,7 +186,6 @@ mod tests {
     use crate::policies::{BUILTIN, FoundPolicies};
     use serde_json::json;
     use transom_artifacts::{Base, Sources};
-    use transom_engine::{Engine, EngineOptions};
 
     /// A job that pulls from a registry.
     fn job(number: u64, registry: &str) -> Job {
@@ -210,7 +210,7 @@ mod tests {
         let words = ["sh", "-c", &script, "sh"].map(Into::into);
         let components = Components::new(&"builtin,oci:*".parse::<Sources>().unwrap())
             .pulling(Images::new(words.to_vec()), KeptComponents::default());
-        let engine = Engine::new(EngineOptions::default()).unwrap();
+        let engine = engine::of_tests();
         let mut loads = Loads::new(engine, components);
         for number in 1..=6 {
             loads.add(job(number, &format!("hangs-{number}.example")));

@@ -4,6 +4,7 @@ mod before;
 mod succession;
 
 use super::*;
+use crate::command::engine;
 use crate::controller::Clock;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
@@ -70,7 +71,7 @@ async fn replica_of(cluster: &Arc<dyn Cluster>, team: &str) -> Swap {
 
 /// An agent that has read no policy yet.
 fn new_agent(cluster: &Arc<dyn Cluster>) -> Swap {
-    let engine = Engine::new(EngineOptions::default()).unwrap();
+    let engine = engine::of_tests();
     let loads = Loads::new(engine, components(cluster));
     let source = PolicySource::Given(FoundPolicies::default());
     Swap::new(loads, source, [LOCAL.to_owned()].into(), true)
@@ -127,17 +128,16 @@ fn asking(cluster: &Arc<dyn Cluster>, script: &str) -> Swap {
 
 /// The same with a cache of components.
 fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: KeptComponents) -> Swap {
-    asking_by(EngineOptions::default(), cluster, script, cache)
+    asking_by(engine::of_tests(), cluster, script, cache)
 }
 
 /// The same with another engine.
 fn asking_by(
-    options: EngineOptions,
+    engine: Engine,
     cluster: &Arc<dyn Cluster>,
     script: &str,
     cache: KeptComponents,
 ) -> Swap {
-    let engine = Engine::new(options).unwrap();
     let words = ["sh", "-c", script].map(Into::into).to_vec();
     let components = Components::new(&"builtin,oci:*".parse().unwrap())
         .pulling(Images::new(words), cache)

@@ -169,7 +169,8 @@ async fn a_machine_that_is_too_busy_to_compile_the_revision_before_tries_it_agai
     let (cache, code) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let start = |before: &str, options: EngineOptions| {
         let cache = KeptComponents::new(Some(cache.path()));
-        asking_by(options, &watched.cluster, &watched.script(before), cache)
+        let engine = Engine::new(options).unwrap();
+        asking_by(engine, &watched.cluster, &watched.script(before), cache)
     };
     let coded = || EngineOptions {
         // A folder that the engine makes is this user's alone.
