@@ -6,7 +6,7 @@ use crate::admitted::Refusal;
 use crate::leases::LEASES;
 use crate::objects::{CLUSTERS, rotated};
 use crate::policies::POLICY;
-use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, HOME, HOSTED, MANAGED, PARALLEL, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{Api, PostParams};
@@ -123,12 +123,17 @@ impl Stage {
         }
         let rights = rights(&printed);
         let client = self.cluster.client(&self.agent).await?;
-        for right in &rights {
-            wait::until("a right in force", DEADLINE, async || {
-                Ok(may(&client, right).await?.then_some(()))
+        let client = &client;
+        let in_force = |right| {
+            wait::until("a right in force", DEADLINE, async move || {
+                Ok(may(client, right).await?.then_some(()))
             })
+        };
+        let reviews = stream::iter(&rights).map(in_force);
+        reviews
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
             .await?;
-        }
         Ok(rights)
     }
 
