@@ -227,7 +227,7 @@ impl Authorizer {
             )),
             Access::Unknown => Err((
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the API server did not answer whether you have permission",
+                "the API server did not say whether you have permission: it does not answer, or refuses the agent its reviews",
             )),
         }
     }

@@ -58,7 +58,8 @@ impl Connections {
         }
     }
 
-    /// Sets the home connection: its API server holds the lease and reviews the tokens of the admin server.
+    /// Sets the home connection: its API server holds the lease, and outside of pods reviews the tokens of the admin
+    /// server.
     pub(crate) fn at(mut self, home: Option<String>) -> Self {
         self.home = home;
         self

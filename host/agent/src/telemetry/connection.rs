@@ -13,6 +13,11 @@ pub(crate) fn uses(connection: &str, context: Option<&str>, server: &str) {
     info!(target: CONNECTION, connection, context, server, "using the API server");
 }
 
+/// Logs that the cluster of the pod reviews the tokens of those who read metrics.
+pub(crate) fn reviews(server: &str) {
+    info!(target: CONNECTION, server, "the cluster of this pod authorizes the readers of metrics and state");
+}
+
 /// Logs that a directory is about to be used.
 pub(crate) fn uses_directory(connection: &str, directory: &Path) {
     info!(connection, directory = %directory.display(), "using the directory");

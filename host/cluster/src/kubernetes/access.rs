@@ -2,6 +2,7 @@
 //! API server does not answer, who was allowed stays so for a quarter of an hour: an outage of it must not end the
 //! metrics that report it. Keeps only a digest of the token.
 
+use super::connect::{self, ConnectError, ConnectSettings};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -60,6 +61,14 @@ impl Reviews {
             answers: Mutex::default(),
             room: Semaphore::new(AT_ONCE),
         }
+    }
+
+    /// Asks the API server of these settings.
+    ///
+    /// # Errors
+    /// When no client can be made of the settings.
+    pub fn of(settings: &ConnectSettings) -> Result<Self, ConnectError> {
+        connect::client(settings).map(Self::new)
     }
 
     /// Whether the holder of a token may `get` a path of the agent (nonResourceURLs).

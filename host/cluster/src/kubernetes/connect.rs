@@ -91,6 +91,31 @@ impl ConnectSettings {
         }
     }
 
+    /// The identity of the pod in the cluster that it runs in, whatever a kubeconfig says; `None` outside of pods, and
+    /// in a pod without a token.
+    ///
+    /// # Errors
+    /// When the pod has one that cannot be used.
+    pub fn of_pod() -> Result<Option<Self>, ConnectError> {
+        let options = KubernetesOptions {
+            name: "pod".to_owned(),
+            ..KubernetesOptions::default()
+        };
+        match config::of_pod() {
+            Ok(config) => Ok(config.map(|config| Self {
+                options,
+                context: None,
+                config,
+                digest: None,
+            })),
+            Err(message) => Err(ConnectError {
+                place: place(&options.name, None, None),
+                reason: KnownReason::ReadFailed,
+                message,
+            }),
+        }
+    }
+
     /// Name of the connection.
     pub fn name(&self) -> &str {
         &self.options.name

@@ -10,10 +10,11 @@ use crate::policies::components::Components;
 use crate::policies::loading::Loading;
 use crate::policies::swap::Swap;
 use crate::policies::{FoundPolicies, PolicySource};
+use crate::telemetry;
 use std::sync::Arc;
 use tokio::task::{JoinHandle, JoinSet};
 use transom_artifacts::Base;
-use transom_cluster::kubernetes::{Kubernetes, Reviews};
+use transom_cluster::kubernetes::{ConnectSettings, Kubernetes, Reviews};
 use transom_core::contract::AgentFacts;
 use transom_core::reference::LOCAL;
 use transom_core::share::budget::Budget;
@@ -161,6 +162,9 @@ fn controller(connections: Connections, args: &RunArgs, budget: &Budget) -> Cont
 }
 
 /// Starts the admin server, if it is wanted. Access to metrics and state is authorized by the API server.
+///
+/// # Errors
+/// When the port cannot be used, or the identity of the pod.
 async fn serve(
     controller: &Arc<Controller>,
     args: &AdminArgs,
@@ -172,7 +176,17 @@ async fn serve(
         address,
         certificate: args.admin_tls_cert.clone().zip(args.admin_tls_key.clone()),
     };
-    let reviews: Option<Reviews> = controller.connections.home().map(Kubernetes::reviews);
+    let reviews = controller.connections.home().map(reviews).transpose()?;
     let served = admin::start(Arc::clone(controller) as _, options, reviews).await?;
     Ok(Some(served))
+}
+
+/// Who reviews the tokens of those who read metrics and state: the cluster that the agent runs in, because they are of
+/// that cluster, and no other may see them. Outside of pods it is the home connection.
+fn reviews(home: &Kubernetes) -> anyhow::Result<Reviews> {
+    let Some(pod) = ConnectSettings::of_pod()? else {
+        return Ok(home.reviews());
+    };
+    telemetry::connection::reviews(&pod.server());
+    Ok(Reviews::of(&pod)?)
 }

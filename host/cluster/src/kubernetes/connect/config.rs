@@ -11,10 +11,15 @@ use kube::config::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use transom_core::digest::Digest;
 use transom_core::redact::visible::visible;
 
+/// Set in every container of a pod.
+const POD: &str = "KUBERNETES_SERVICE_HOST";
+/// The token of a pod's service account; a pod may do without one.
+const POD_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 /// Lists kubeconfig files. They are merged; of several values the first one counts.
 const KUBECONFIG: &str = "KUBECONFIG";
 
@@ -56,6 +61,23 @@ pub(super) async fn of(
         .map_err(about)?;
     usable(&config.auth_info).map_err(|why| format!("{place}: user `{name}`: {at}.user.{why}"))?;
     Ok((context, config, digest))
+}
+
+/// The settings of the cluster whose pod this is, whatever a kubeconfig says, or what is wrong with them; `None`
+/// outside of pods, and in a pod without a token.
+pub(super) fn of_pod() -> Result<Option<Config>, String> {
+    if !has_pod_identity(std::env::var_os(POD).as_deref(), Path::new(POD_TOKEN)) {
+        return Ok(None);
+    }
+    let config = Config::incluster();
+    config
+        .map(Some)
+        .map_err(|error| format!("the service account of the pod cannot be used: {error}"))
+}
+
+/// Whether a host of [`POD`] and a path of [`POD_TOKEN`] are those of a pod with a token.
+fn has_pod_identity(host: Option<&OsStr>, token: &Path) -> bool {
+    host.is_some_and(|host| !host.is_empty()) && token.exists()
 }
 
 /// Refuses a credential with a character that no header may hold, and names its field. Otherwise the client would
@@ -241,5 +263,22 @@ fn cause(error: &KubeconfigError) -> String {
             "NO_PROXY is not a comma-separated list of hosts, addresses and networks".to_owned()
         }
         _ => "it cannot be used: a certificate or key in it is broken".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_has_an_identity_only_with_a_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        let host = OsStr::new("10.0.0.1");
+        assert!(!has_pod_identity(Some(host), &token), "no token");
+        std::fs::write(&token, "canary").unwrap();
+        assert!(has_pod_identity(Some(host), &token));
+        assert!(!has_pod_identity(None, &token), "not in a pod");
+        assert!(!has_pod_identity(Some(OsStr::new("")), &token));
     }
 }
