@@ -27,7 +27,9 @@ mod write;
 
 pub use access::{Access, Reviews};
 pub use approval::{Approvals, User};
-pub use connect::{ConnectError, ConnectSettings, ConnectionStanding, KubernetesOptions};
+pub use connect::{
+    ConnectError, ConnectSettings, ConnectionStanding, KubernetesOptions, OtherServer,
+};
 pub use counts::{Purpose, RequestCounts, RequestVerb};
 pub use events::Events;
 pub use lease::{Leadership, Leading, LeaseOptions, Trouble};
@@ -57,6 +59,7 @@ pub struct Kubernetes {
     writer: Writer,
     _greeting: Task,
     patience: Duration,
+    elsewhere: watch::Receiver<Option<OtherServer>>,
 }
 
 /// A task that ends when this is dropped.
@@ -102,7 +105,8 @@ impl Kubernetes {
     /// # Errors
     /// When no client can be made of the settings.
     pub fn start(settings: ConnectSettings) -> Result<Self, ConnectError> {
-        let client = connect::client(&settings)?;
+        let (tell_elsewhere, elsewhere) = watch::channel(None);
+        let client = connect::client(&settings, tell_elsewhere)?;
         let (tell, standing) = watch::channel(None);
         let resources = Resources::new(client.clone());
         let writer = Writer::new(
@@ -126,6 +130,7 @@ impl Kubernetes {
             writer,
             _greeting: greeting,
             patience,
+            elsewhere,
         })
     }
 
@@ -137,6 +142,11 @@ impl Kubernetes {
     /// Why the API server has not answered yet; `None` once it has answered, or while the first attempt is under way.
     pub fn trouble(&self) -> Option<ConnectError> {
         self.shared.standing.borrow().clone()?.err()
+    }
+
+    /// The address that the kubeconfig names now, while it is another one than at the start.
+    pub fn elsewhere(&self) -> watch::Receiver<Option<OtherServer>> {
+        self.elsewhere.clone()
     }
 
     /// Waits until the API server has answered for the first time.

@@ -4,6 +4,7 @@
 use std::path::Path;
 use tracing::{info, warn};
 use transom_api::KnownReason;
+use transom_cluster::kubernetes::OtherServer;
 
 /// The target of lines about connections; a run that ends shows them, too.
 const CONNECTION: &str = "transom::connection";
@@ -34,4 +35,13 @@ pub(crate) fn away(place: &str, reason: KnownReason, message: &str) {
 /// Logs that an API server that did not answer at the start has answered.
 pub(crate) fn answers(place: &str) {
     info!(target: CONNECTION, connection = place, "the API server answers");
+}
+
+/// Logs that the kubeconfig names another address than the one that is used.
+pub(crate) fn elsewhere(other: &OtherServer) {
+    warn!(
+        target: CONNECTION, connection = other.place, server = other.server,
+        "the context of this connection names another API server now, in the {}; restart the agent to use that one: it may be another cluster, and until then nothing that changed in this context counts",
+        other.kubeconfig
+    );
 }

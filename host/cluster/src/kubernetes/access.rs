@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use transom_core::share::lock::MutexExt as _;
 
@@ -68,7 +68,7 @@ impl Reviews {
     /// # Errors
     /// When no client can be made of the settings.
     pub fn of(settings: &ConnectSettings) -> Result<Self, ConnectError> {
-        connect::client(settings).map(Self::new)
+        connect::client(settings, watch::Sender::default()).map(Self::new)
     }
 
     /// Whether the holder of a token may `get` a path of the agent (nonResourceURLs).

@@ -57,6 +57,18 @@ pub struct ConnectError {
 /// attempt. `Some(Ok)` is final.
 pub type ConnectionStanding = Option<Result<(), ConnectError>>;
 
+/// The kubeconfig names another address than the one that is used, which counts only after a restart: it may be another
+/// cluster. Contains no credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherServer {
+    /// The connection, as [`ConnectSettings::place`] describes it, with the address that is used.
+    pub place: String,
+    /// The kubeconfig.
+    pub kubeconfig: String,
+    /// The other address.
+    pub server: String,
+}
+
 /// Address and credential of a connection; no request was sent yet.
 #[derive(Clone)]
 pub struct ConnectSettings {
@@ -171,6 +183,16 @@ impl ConnectSettings {
         Self::read(options).await.ok()
     }
 
+    /// The address of other settings of this connection, if it is another one.
+    fn elsewhere(&self, now: &Self) -> Option<OtherServer> {
+        let is_other = self.config.cluster_url != now.config.cluster_url;
+        is_other.then(|| OtherServer {
+            place: self.place(),
+            kubeconfig: config::place(self.options.kubeconfig.as_deref()),
+            server: now.server(),
+        })
+    }
+
     fn failed(&self, reason: KnownReason, message: impl Into<String>) -> ConnectError {
         ConnectError {
             place: self.place(),
@@ -193,9 +215,13 @@ fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
     }
 }
 
-/// Makes a client. Sends no request and runs no credential plugin.
-pub(super) fn client(settings: &ConnectSettings) -> Result<Client, ConnectError> {
-    let made = renewed::client(settings);
+/// Makes a client, which tells when the kubeconfig names another address. Sends no request and runs no credential
+/// plugin.
+pub(super) fn client(
+    settings: &ConnectSettings,
+    elsewhere: watch::Sender<Option<OtherServer>>,
+) -> Result<Client, ConnectError> {
+    let made = renewed::client(settings, elsewhere);
     made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))
 }
 

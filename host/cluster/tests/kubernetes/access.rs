@@ -254,13 +254,22 @@ async fn uses_the_credential_of_a_kubeconfig_that_is_renewed_for_the_same_server
 
     // Another server may be another cluster; half a file is no kubeconfig.
     let mut elsewhere: Value = serde_yaml::from_str(&second)?;
-    elsewhere["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1".into();
+    elsewhere["clusters"][0]["cluster"]["server"] = "https://canary:canary@127.0.0.1:1".into();
+    let other = agent.0.elsewhere();
     for text in [elsewhere.to_string(), second[..second.len() / 2].to_owned()] {
         std::fs::write(&path, text)?;
         agent.stays("kubeconfig-first").await?;
     }
+    let said = other.borrow().clone();
+    let said = said.context("nothing tells of the other server")?;
+    ensure!(said.server == "https://127.0.0.1:1", "{said:?}");
+    ensure!(said.place.contains("context `"), "{said:?}");
+    let file = format!("kubeconfig `{}`", path.display());
+    ensure!(said.kubeconfig == file, "{said:?}");
     std::fs::write(&path, &second)?;
-    agent.becomes("kubeconfig-second").await
+    agent.becomes("kubeconfig-second").await?;
+    ensure!(other.borrow().is_none(), "{:?}", other.borrow());
+    Ok(())
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
-use transom_cluster::kubernetes::{ConnectError, ConnectionStanding, Kubernetes, Leading, Server};
+use transom_cluster::kubernetes::{
+    ConnectError, ConnectionStanding, Kubernetes, Leading, OtherServer, Server,
+};
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::{Catalogue, Revision};
 use transom_core::plan::WriteFailure;
@@ -18,6 +20,7 @@ use transom_core::watches::{self, SecretReads};
 pub(crate) fn server(kubernetes: Kubernetes, replica: &str, leading: Leading) -> Arc<dyn Cluster> {
     // Ends when the server answers or is dropped.
     drop(tokio::spawn(tell(kubernetes.standing())));
+    drop(tokio::spawn(tell_elsewhere(kubernetes.elsewhere())));
     Arc::new(Server::new(kubernetes, replica, leading, unwritten))
 }
 
@@ -51,6 +54,16 @@ async fn tell(mut standing: watch::Receiver<ConnectionStanding>) {
     }
     if let Some(error) = told {
         telemetry::connection::answers(&error.place);
+    }
+}
+
+/// Logs each other address that the kubeconfig names while the agent runs.
+async fn tell_elsewhere(mut elsewhere: watch::Receiver<Option<OtherServer>>) {
+    while elsewhere.changed().await.is_ok() {
+        let other = elsewhere.borrow_and_update().clone();
+        if let Some(other) = other {
+            telemetry::connection::elsewhere(&other);
+        }
     }
 }
 

@@ -186,6 +186,17 @@ fn files(given: Option<&Path>) -> (Vec<PathBuf>, String) {
     (own.into_iter().collect(), String::new())
 }
 
+/// Description of the kubeconfig to use, for messages.
+pub(super) fn place(given: Option<&Path>) -> String {
+    let (paths, named) = files(given);
+    let places = paths.iter().map(|path| place_of(path, &named));
+    places.collect::<Vec<_>>().join(", and ")
+}
+
+fn place_of(path: &Path, named: &str) -> String {
+    format!("kubeconfig `{}`{named}", path.display())
+}
+
 /// Digest of what the kubeconfig to use says of a context, and of its CA; `None` if it cannot be used.
 pub(super) fn digest(given: Option<&Path>, context: &str) -> Option<Digest> {
     let (_, kubeconfig) = kubeconfig(given).ok()??;
@@ -208,7 +219,7 @@ fn named_digest(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<Digest
 
 /// A kubeconfig and its description for messages, which ends with who names it.
 fn read(path: &Path, named: &str) -> Result<(String, Kubeconfig), String> {
-    let place = format!("kubeconfig `{}`{named}", path.display());
+    let place = place_of(path, named);
     match Kubeconfig::read_from(path) {
         Ok(kubeconfig) => Ok((place, kubeconfig)),
         Err(error) => Err(format!("{place}: {}", cause(&error))),

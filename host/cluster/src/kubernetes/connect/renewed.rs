@@ -2,7 +2,7 @@
 //! Others renew these files while the agent runs, so they are read again. Keeps only a digest of them beside the
 //! client.
 
-use super::{ConnectSettings, client_of};
+use super::{ConnectSettings, OtherServer, client_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::client::{AuthError, Body, Client};
@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tower::service_fn;
 use transom_core::digest::Digest;
@@ -34,7 +35,10 @@ struct MadeClient {
 }
 
 /// The client of one connection.
-struct RenewedClient(Mutex<MadeClient>);
+struct RenewedClient {
+    made: Mutex<MadeClient>,
+    elsewhere: watch::Sender<Option<OtherServer>>,
+}
 
 fn certificate(user: &AuthInfo) -> Option<&str> {
     let path = user.client_certificate.as_deref();
@@ -53,11 +57,15 @@ fn token(user: &AuthInfo) -> Option<&str> {
     user.token_file.as_deref().filter(|_| !has_other)
 }
 
-/// A client that uses what the kubeconfig and the files hold at each request.
+/// A client that uses what the kubeconfig and the files hold at each request. Tells of the address that the kubeconfig
+/// names meanwhile, if it is another one.
 ///
 /// # Errors
 /// When no client can be made of the settings and the files.
-pub(super) fn client(settings: &ConnectSettings) -> Result<Client, Error> {
+pub(super) fn client(
+    settings: &ConnectSettings,
+    elsewhere: watch::Sender<Option<OtherServer>>,
+) -> Result<Client, Error> {
     let config = &settings.config;
     let Ok((files, now)) = read(config) else {
         if let Some(path) = token(&config.auth_info) {
@@ -69,12 +77,13 @@ pub(super) fn client(settings: &ConnectSettings) -> Result<Client, Error> {
     };
     let client = client_of(settings, now)?;
     let namespace = client.default_namespace().to_owned();
-    let renewed = Arc::new(RenewedClient(Mutex::new(MadeClient {
+    let made = Mutex::new(MadeClient {
         client,
         settings: settings.clone(),
         files,
         looked: Instant::now(),
-    })));
+    });
+    let renewed = Arc::new(RenewedClient { made, elsewhere });
     let send = move |request: http::Request<Body>| {
         let renewed = Arc::clone(&renewed);
         async move { renewed.current().await.send(request).await }
@@ -87,7 +96,7 @@ impl RenewedClient {
     /// its key, and a token may be half written.
     async fn current(self: Arc<Self>) -> Client {
         let (client, is_due) = {
-            let mut made = self.0.locked();
+            let mut made = self.made.locked();
             let is_due = made.looked.elapsed() >= LOOK;
             if is_due {
                 made.looked = Instant::now();
@@ -103,21 +112,27 @@ impl RenewedClient {
     /// The client after one look at the files; `None` if they have not changed, or cannot be used.
     async fn renewed(self: Arc<Self>) -> Option<Client> {
         let (settings, before) = {
-            let made = self.0.locked();
+            let made = self.made.locked();
             (made.settings.clone(), (made.settings.digest, made.files))
         };
         let looked = settings.clone();
         let digest = spawn_blocking(move || looked.digest_now()).await.ok()?;
         let again = match digest == before.0 {
-            true => None,
+            true => Some(settings.clone()),
             false => settings.again().await,
         };
         // What is known of one cluster must not be compared with another, nor may that get its credentials.
-        if again
-            .as_ref()
-            .is_some_and(|again| again.config.cluster_url != settings.config.cluster_url)
-        {
-            return None;
+        let other = again.as_ref().map(|again| settings.elsewhere(again));
+        if let Some(other) = other {
+            let is_other = other.is_some();
+            self.elsewhere.send_if_modified(|told| {
+                let changes = *told != other;
+                *told = other;
+                changes
+            });
+            if is_other {
+                return None;
+            }
         }
         // While a kubeconfig cannot be used, the files that the one before names are renewed as ever.
         let settings = again.unwrap_or(settings);
@@ -127,7 +142,7 @@ impl RenewedClient {
                 return None;
             }
             let client = client_of(&settings, now).ok()?;
-            *self.0.locked() = MadeClient {
+            *self.made.locked() = MadeClient {
                 client: client.clone(),
                 settings,
                 files,
