@@ -60,12 +60,8 @@ pub(super) fn restored(
         None => Ok(None),
     };
     let recorded = job.history.as_ref().and_then(History::active);
-    let newest = newest.map(|newest| RevisionRecord::of(&newest.revision));
-    let other = |record: &&RevisionRecord| {
-        newest
-            .as_ref()
-            .is_none_or(|newest| !record.continues_as(newest))
-    };
+    let other =
+        |record: &&RevisionRecord| newest.is_none_or(|newest| !record.goes_on_in(&newest.revision));
     let active = of(recorded.filter(other))?;
     let watched = still_watched_before(components, job);
     // The active one does not wait for it.

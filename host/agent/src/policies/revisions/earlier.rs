@@ -129,7 +129,7 @@ pub(in crate::policies) fn restore(
         passed: PassedCases::All,
     };
     let loaded = load::assemble(engine, policy, inputs)?;
-    match record.continues_as(&RevisionRecord::of(&loaded.revision)) {
+    match record.goes_on_in(&loaded.revision) {
         true => Ok(loaded),
         false => Err(refused(&"it is another revision now")),
     }

@@ -103,11 +103,10 @@ impl Swap {
         };
         // Without a valid manifest nothing says what may work again afterwards.
         let waits = newest.is_slow() && !newest.unrestored && newest.policy.is_some();
-        let works = self.good.get(name).map(|good| good.revision.id());
-        let active = self.active_by_history(name).map(|active| active.id);
+        let works = self.good.get(name);
         let is_other = works
-            .zip(active)
-            .is_some_and(|(works, active)| works != active);
+            .zip(self.active_by_history(name))
+            .is_some_and(|(works, active)| !active.goes_on_in(&works.revision));
         self.caught_up && waits && self.recalled.contains(name) && is_other
     }
 

@@ -78,9 +78,8 @@ impl Swap {
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<LoadedPolicy>) {
         let history = self.histories.get(name);
         let previous = history.and_then(|history| history.previous());
-        let is_it = |record: &RevisionRecord, loaded: &LoadedPolicy| {
-            record.continues_as(&RevisionRecord::of(&loaded.revision))
-        };
+        let is_it =
+            |record: &RevisionRecord, loaded: &LoadedPolicy| record.goes_on_in(&loaded.revision);
         if previous.is_none_or(|previous| !is_it(previous, &before)) {
             return;
         }

@@ -100,8 +100,7 @@ impl Swap {
             let mut records = history.iter().flat_map(|history| history.records());
             automatic && records.all(|record| record.number == 0)
         };
-        let record = || RevisionRecord::of(&loaded.revision);
-        let is_kept = || kept.map_or_else(is_first, |kept| kept.continues_as(&record()));
+        let is_kept = || kept.map_or_else(is_first, |kept| kept.goes_on_in(&loaded.revision));
         let is_active = match recalled && kept.is_some() || active.is_none() {
             true => is_kept(),
             false => active == Some(id),

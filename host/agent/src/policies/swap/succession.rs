@@ -2,6 +2,7 @@
 
 use super::Swap;
 use crate::policies::active::PolicyChanges;
+use crate::policies::load::LoadedPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,13 +73,18 @@ impl Swap {
         {
             changes.extend(self.refuse_barred(name, loaded, why));
         }
-        let active = self.active_by_history(name).map(|active| active.id);
-        let before = self.good.get(name).cloned();
         // If the history has no active revision, the one that works here becomes its first.
-        if active.is_none() || active == before.as_ref().map(|good| good.revision.id()) {
+        let Some(active) = self.active_by_history(name).cloned() else {
+            return changes;
+        };
+        // The leader before may have been of another version, with other builtin components.
+        let goes_on = |here: &Arc<LoadedPolicy>| active.goes_on_in(&here.revision);
+        let before = self.good.get(name).cloned();
+        if before.as_ref().is_some_and(goes_on) {
             return changes;
         }
-        match pending.filter(|loaded| Some(loaded.revision.id()) == active) {
+        let is_barred = |here: &LoadedPolicy| self.barred(name, &here.revision.id()).is_some();
+        match pending.filter(|loaded| goes_on(loaded) && !is_barred(loaded)) {
             Some(loaded) => {
                 changes.extend(self.put_to_work(name, loaded));
                 if let Some(before) = before {

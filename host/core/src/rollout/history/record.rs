@@ -216,6 +216,11 @@ impl RevisionRecord {
         same && identity(&self.spec) == identity(&other.spec)
     }
 
+    /// [`Self::continues_as`] for a loaded revision.
+    pub fn goes_on_in(&self, loaded: &Revision) -> bool {
+        self.continues_as(&Self::of(loaded))
+    }
+
     /// This record where it continues another one: watched as long. What is expected of each primary holds for one
     /// version of the agent only.
     #[must_use]
