@@ -14,7 +14,9 @@ use transom_api::policy::ModeSpec;
 use transom_api::reason::Class;
 use transom_api::status::{LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
+use transom_core::catalogue::Revision;
 use transom_core::reference::ObjectRef;
+use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::short;
 use transom_core::summary as core_summary;
 use transom_core::work::Key;
@@ -214,8 +216,6 @@ fn waits(
     published: Option<PolicyStatus>,
 ) -> Option<(KnownReason, String)> {
     let loaded = controller.queue(&key.policy)?.loaded();
-    let revision = &loaded.revision;
-    let id = short(&revision.id());
     let local = controller.connections.local();
     let published = match published {
         Some(published) => published,
@@ -223,13 +223,29 @@ fn waits(
         None if local.is_some_and(|local| local.server().is_none()) => PolicyStatus::default(),
         None => return None,
     };
-    let candidate = published.candidate.filter(|candidate| candidate.id == id);
+    waits_as(&loaded.revision, published)
+}
+
+/// The same by what the running agent published. It may be of another version, with other builtin components.
+fn waits_as(revision: &Revision, published: PolicyStatus) -> Option<(KnownReason, String)> {
+    let this = RevisionRecord::of(revision);
+    let id = short(&this.id);
+    let active = published.revision;
+    let is_active = active.as_ref().is_some_and(|active| active.id == id);
+    let candidate = published.candidate.filter(|one| {
+        let is_active = active.as_ref().is_some_and(|active| active.id == one.id);
+        !is_active && this.is_published_as(&one.id, &one.decide, one.trigger.as_deref())
+    });
+    // A component of another place may have been active under the same manifest: then this one is the candidate.
+    let goes_on = candidate.is_none()
+        && active
+            .is_some_and(|one| this.is_published_as(&one.id, &one.decide, one.trigger.as_deref()));
     let told = candidate.as_ref();
     let told = told.and_then(|one| KnownReason::named(&one.reason));
     // What was published may be of another mode.
     let reason = match revision.policy.spec.rollout.mode {
         ModeSpec::Shadow => KnownReason::Shadowing,
-        _ if published.revision.is_some_and(|active| active.id == id) => return None,
+        _ if is_active || goes_on => return None,
         ModeSpec::Preview => {
             let held = |told: &KnownReason| Class::of(*told) == Class::Held;
             let told = told.filter(|told| held(told) && *told != KnownReason::Shadowing);
@@ -282,4 +298,59 @@ fn why_absent(controller: &Controller, kind: &str) -> String {
         why.push_str(&format!("; the primary of {policy} is {kind} of {version}"));
     }
     why
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::session;
+    use crate::controller::Clock;
+    use std::sync::Arc;
+    use transom_api::status::{CandidateStatus, RevisionStatus};
+    use transom_core::digest::Digest;
+
+    /// A status with this active revision.
+    fn active(revision: &Revision) -> PolicyStatus {
+        PolicyStatus {
+            revision: Some(RevisionStatus {
+                id: short(&revision.id()),
+                generation: None,
+                decide: revision.decide.digest.to_string(),
+                trigger: (revision.trigger.as_ref()).map(|guest| guest.digest.to_string()),
+            }),
+            ..PolicyStatus::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_that_is_active_under_an_agent_of_another_version() {
+        let policy = "external-managed-kubeconfig";
+        let (_folder, session, _) = session::of_case(policy, Clock::new(None)).await;
+        let queue = session.controller.queue(policy).unwrap();
+        let mut ours = (*queue.loaded().revision).clone();
+        Arc::make_mut(&mut ours.policy.spec).rollout.mode = ModeSpec::Preview;
+        let mut theirs = ours.clone();
+        theirs.decide.digest = "sha256:0".into();
+        let mut other = theirs.clone();
+        other.policy.identity = Digest::of_bytes(b"another manifest");
+        for (revision, waits) in [(&ours, false), (&theirs, false), (&other, true)] {
+            let reason = waits_as(&ours, active(revision)).map(|(reason, _)| reason);
+            assert_eq!(reason, waits.then_some(KnownReason::ApprovalRequired));
+        }
+        // The candidate of that agent is this one, too: its digest is to be approved.
+        let told = active(&theirs).revision.unwrap();
+        let waiting = PolicyStatus {
+            candidate: Some(CandidateStatus {
+                id: told.id,
+                decide: told.decide,
+                trigger: told.trigger,
+                reason: KnownReason::ApprovalRequired.as_str().to_owned(),
+                approve: Some("sha256:plan".to_owned()),
+                ..CandidateStatus::default()
+            }),
+            ..active(&other)
+        };
+        let (_, message) = waits_as(&ours, waiting).unwrap();
+        assert!(message.contains("sha256:plan"), "{message}");
+    }
 }

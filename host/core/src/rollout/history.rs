@@ -278,7 +278,7 @@ mod tests {
     use crate::plan::fleet::{FleetPlan, Listed};
     use crate::policy::manifest;
     use crate::rollout::expected::{Expected, Expecting, Mark};
-    use crate::rollout::{Probation, identity};
+    use crate::rollout::{Probation, identity, short};
     use crate::sample::kubeconfig_manifest;
     use std::sync::Arc;
     use transom_api::policy::{PolicySpec, RollbackSpec};
@@ -699,6 +699,16 @@ mod tests {
         ] {
             assert_eq!(other.continues_as(&active), goes_on, "{other:?}");
         }
+        // The status of a policy tells less of the revision.
+        let published = |other: &RevisionRecord, this: &RevisionRecord| {
+            let trigger = other.trigger.as_deref();
+            this.is_published_as(&short(&other.id), &other.decide, trigger)
+        };
+        let old = of_agent("sha256:old", 1, builtin);
+        assert!(published(&old, &active) && published(&active, &active));
+        assert!(!published(&of_agent("sha256:old", 2, builtin), &active));
+        let file = of_agent("sha256:new", 1, "kubeconfig.wasm");
+        assert!(!published(&old, &file), "other bytes of a file");
         // What is put back holds the digests of the other components only.
         let mut pinned = of_agent("sha256:old", 1, builtin);
         let mut spec = (*pinned.spec).clone();
