@@ -5,14 +5,10 @@ use crate::controller::queue::{Queued, Request};
 use crate::controller::workqueue::Workqueue;
 use crate::controller::{Admitted, Controller};
 use crate::policies::load::LoadedPolicy;
-use crate::telemetry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use transom_core::contract::{Change, TriggerVerdict};
 use transom_core::failure::Failure;
-use transom_core::report::{self, Reconcile};
-use transom_core::share::reconcile_limit::Throttled;
 use transom_core::trigger::{self, PredicateResult};
 use transom_core::work::{Cause, Key, WorkItem};
 
@@ -102,35 +98,6 @@ impl Controller {
         let context = self.context(described);
         let call = guest.evaluate(&loaded.limits, &context, change);
         self.answer(loaded, key, "evaluate", call)
-    }
-
-    /// Puts a request back into the queue until the primary may be reconciled again, and reports that once. Asks no
-    /// guest, and reads at most the primary.
-    async fn put_off(
-        &self,
-        queue: &Workqueue,
-        loaded: &Arc<LoadedPolicy>,
-        key: Key,
-        request: Request,
-        off: Throttled,
-    ) {
-        let left = off.until_seconds.saturating_sub(self.clock.now_seconds());
-        let after = Duration::from_secs(left.max(1).unsigned_abs());
-        let cause = request.cause().cloned().unwrap_or(Cause::Undecided);
-        for cause in request.causes {
-            queue.push(&request.primary, cause, Some(after));
-        }
-        let Some(failure) = off.told else { return };
-        // A primary that cannot be read now is reported without its uid.
-        let primary = self.connections.read(&request.primary).await.ok().flatten();
-        let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
-        let schedule = self.schedule(loaded, &key);
-        let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
-        let work = WorkItem { key, cause };
-        if self.trial.is_none() {
-            telemetry::counted(&work, &report, None, request.since.elapsed());
-        }
-        queue.unless_removed(|| self.publish(&work, &uid, &report));
     }
 }
 

@@ -2,13 +2,14 @@
 
 use super::apply::Applied;
 use super::memory::LastResult;
-use super::queue::Queued;
+use super::queue::{Queued, Request};
 use super::workqueue::Workqueue;
 use super::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::LoadedPolicy;
 use crate::telemetry::{self, First};
 use std::collections::btree_map::Entry;
 use std::hash::BuildHasher as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use transom_api::{KnownReason, State};
@@ -17,6 +18,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::ownership::Contender;
 use transom_core::policy::Policy;
 use transom_core::report::{self, End, Reconcile, Report, Schedule};
+use transom_core::share::reconcile_limit::Throttled;
 use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
 use transom_core::trigger::LastSeen;
@@ -82,6 +84,35 @@ impl Controller {
         });
     }
 
+    /// Puts a request back into the queue until the primary may be reconciled again, and reports that once. Asks no
+    /// guest, and reads at most the primary.
+    pub(super) async fn put_off(
+        &self,
+        queue: &Workqueue,
+        loaded: &Arc<LoadedPolicy>,
+        key: Key,
+        request: Request,
+        off: Throttled,
+    ) {
+        let left = off.until_seconds.saturating_sub(self.clock.now_seconds());
+        let after = Duration::from_secs(left.max(1).unsigned_abs());
+        let cause = request.cause().cloned().unwrap_or(Cause::Undecided);
+        for cause in request.causes {
+            queue.push(&request.primary, cause, Some(after));
+        }
+        let Some(failure) = off.told else { return };
+        // A primary that cannot be read now is reported without its uid.
+        let primary = self.connections.read(&request.primary).await.ok().flatten();
+        let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
+        let schedule = self.schedule(loaded, &key);
+        let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
+        let work = WorkItem { key, cause };
+        if self.trial.is_none() {
+            telemetry::counted(&work, &report, None, request.since.elapsed());
+        }
+        queue.unless_removed(|| self.publish(&work, &uid, &report));
+    }
+
     /// Retries at once if something became readable during the reconcile: [`Self::retry_awaiting`] did not find it
     /// then, because it had no result yet.
     fn retry_missed(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
@@ -104,7 +135,7 @@ impl Controller {
     }
 
     /// The inputs that decide when a key is reconciled next.
-    pub(super) fn schedule(&self, loaded: &LoadedPolicy, key: &Key) -> Schedule {
+    fn schedule(&self, loaded: &LoadedPolicy, key: &Key) -> Schedule {
         let failures = {
             let memory = self.memory.lock();
             let last = memory.results.get(key);
