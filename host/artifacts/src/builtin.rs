@@ -9,6 +9,11 @@ pub(crate) fn find(name: &str) -> Option<(&'static str, &'static [u8])> {
     found.map(|(_, digest, bytes)| (*digest, *bytes))
 }
 
+/// The digest of a builtin component.
+pub fn builtin_digest(name: &str) -> Option<&'static str> {
+    find(name).map(|(digest, _)| digest)
+}
+
 /// The digests of all builtin components.
 pub fn builtin_digests() -> impl Iterator<Item = &'static str> {
     BUILTIN.iter().map(|(_, digest, _)| *digest)

@@ -11,7 +11,7 @@ pub mod registry;
 pub mod signature;
 mod sources;
 
-pub use builtin::{builtin_digests, builtin_names};
+pub use builtin::{builtin_digest, builtin_digests, builtin_names};
 pub use fetch::{Artifact, FetchError};
 pub use gathered::{Contents, GatheredComponents, HeldComponent, Pulled, Unread};
 pub use location::{Base, Location, MAX_BYTES};

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::labels::{APPROVED, APPROVED_BY, APPROVED_GROUPS, MANAGED_BY, MANAGER};
 use transom_api::{API_VERSION, KIND};
+use transom_artifacts::builtin_digest;
 use transom_cluster::Cluster;
 use transom_core::document::emit::to_yaml;
 use transom_core::object::Object;
@@ -273,7 +274,7 @@ impl Opened {
             .cluster
             .list_records(&like, (MANAGED_BY, MANAGER))
             .await?;
-        let history = History::of(policy, &objects);
+        let history = History::of(policy, &objects).under(builtin_digest);
         if history.records().is_empty() {
             bail!("failed to find a revision of {policy} in the namespace `{namespace}`");
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};
 use transom_api::{API_VERSION, KIND};
-use transom_artifacts::Unread;
+use transom_artifacts::{Unread, builtin_digest};
 use transom_cluster::{Cluster, ReadFailure};
 use transom_core::object::Object;
 use transom_core::plan::{Plan, Step, WriteFailure};
@@ -96,7 +96,9 @@ impl Components {
             let Some(objects) = self.kept_objects(&revisions.namespace, ALL).await? else {
                 return Ok(None);
             };
-            let histories = History::by_policy(&objects);
+            let histories = History::by_policy(&objects).into_iter();
+            let here = |(policy, history): (_, History)| (policy, history.under(builtin_digest));
+            let histories = histories.map(here).collect();
             let mut known = revisions.known.locked();
             // A list that began before they were forgotten may lack what another agent kept since.
             if known.0 == times {
@@ -171,7 +173,8 @@ impl Components {
             true => {
                 let objects = self.kept_objects(namespace, (POLICY, policy)).await;
                 let objects = objects.map_err(|one| unread(one.reason, one.message))?;
-                History::of(policy, &objects.unwrap_or_default()).of_object(uid)
+                let history = History::of(policy, &objects.unwrap_or_default());
+                history.of_object(uid).under(builtin_digest)
             }
             false => {
                 let history = self.history(policy, uid).await;
@@ -234,5 +237,6 @@ async fn write(
             object.map_err(|ReadFailure { reason, message }| WriteFailure { reason, message })?;
         history.put(&target.name, object.as_ref().and_then(RevisionRecord::read));
     }
+    *history = std::mem::take(history).under(builtin_digest);
     Ok(())
 }

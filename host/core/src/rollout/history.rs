@@ -71,6 +71,21 @@ impl History {
         self
     }
 
+    /// The history for an agent with these builtin components: what it could go on with only as a revision that is
+    /// barred is barred for it, too. So the revision before is active, until an agent of another version comes.
+    #[must_use]
+    pub fn under<'a>(mut self, builtin: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let bar = |record: &RevisionRecord| {
+            let own = || self.find(&record.id_under(&builtin))?.barred.clone();
+            record.barred.clone().or_else(own)
+        };
+        let bars: Vec<_> = self.records.iter().map(bar).collect();
+        for (record, bar) in self.records.iter_mut().zip(bars) {
+            record.barred = bar;
+        }
+        self
+    }
+
     fn ordered(mut records: Vec<RevisionRecord>) -> Self {
         records.sort_by(|one, other| {
             let order = |one: &RevisionRecord| (one.number, one.created.clone(), one.id);
@@ -726,6 +741,26 @@ mod tests {
             of(3, active),
         ]);
         assert_eq!(history.previous().map(|one| one.number), Some(1));
+        // Where the agent before barred it, the revision before works under that one.
+        let barred = RevisionRecord {
+            barred: Some("it failed".to_owned()),
+            ..of(2, of_agent("sha256:old", 1, builtin))
+        };
+        let both = History::ordered(vec![
+            of(1, of_agent("sha256:old", 2, builtin)),
+            barred,
+            of(3, of_agent("sha256:new", 1, builtin)),
+        ]);
+        for (agent, active) in [("sha256:old", 1), ("sha256:new", 3), ("sha256:newer", 3)] {
+            let under = both
+                .clone()
+                .under(|name| (name == "kubeconfig").then_some(agent));
+            assert_eq!(
+                under.active().map(|one| one.number),
+                Some(active),
+                "{agent}"
+            );
+        }
         // It makes room for what may work again.
         let next = of_agent("sha256:newer", 1, builtin);
         let steps = history.activate(&next, PLACE, 2);

@@ -6,10 +6,9 @@ use crate::digest::Digest;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::fleet::FleetPlan;
-use crate::policy::Policy;
-use crate::policy::check;
 use crate::policy::component::ComponentSource;
 use crate::policy::manifest::{PolicyError, PolicyManifest};
+use crate::policy::{Policy, check};
 use crate::reference::ObjectRef;
 use crate::rollout::expected::{Expected, Expecting};
 use crate::rollout::{Probation, identity, short};
@@ -88,9 +87,12 @@ pub struct RevisionRecord {
     pub(super) version: String,
 }
 
-fn is_builtin(guest: &GuestSpec) -> bool {
-    let source = ComponentSource::parse(&guest.component);
-    matches!(source, Ok(ComponentSource::Builtin(_)))
+/// The name of the component of a guest, if it is a builtin one.
+fn builtin_name(guest: &GuestSpec) -> Option<String> {
+    match ComponentSource::parse(&guest.component) {
+        Ok(ComponentSource::Builtin(name)) => Some(name),
+        _ => None,
+    }
 }
 
 impl RevisionRecord {
@@ -198,7 +200,7 @@ impl RevisionRecord {
             let guest_spec = spec.pointer_mut(&format!("/guests/{name}"));
             if let Some(fields) = guest_spec.and_then(Value::as_object_mut) {
                 fields.remove("digest");
-                if !is_builtin(guest) {
+                if builtin_name(guest).is_none() {
                     fields.insert("digest".to_owned(), json!(digest));
                 }
             }
@@ -211,7 +213,7 @@ impl RevisionRecord {
     pub fn continues_as(&self, other: &Self) -> bool {
         let mut guests = self.guests().zip(other.guests());
         let same = guests.all(|((_, then, was), (_, now, is))| {
-            was == is || is_builtin(then) && then.component == now.component
+            was == is || builtin_name(then).is_some() && then.component == now.component
         });
         same && identity(&self.spec) == identity(&other.spec)
     }
@@ -245,6 +247,16 @@ impl RevisionRecord {
             },
             false => self,
         }
+    }
+
+    /// The digest of the revision as which an agent with these builtin components goes on with this one.
+    pub(super) fn id_under<'a>(&self, builtin: impl Fn(&str) -> Option<&'a str>) -> Digest {
+        let mut digests = self.guests().map(|(_, guest, digest)| {
+            let here = builtin_name(guest).and_then(|name| builtin(&name));
+            here.unwrap_or(digest).to_owned()
+        });
+        let decide = digests.next().unwrap_or_default();
+        id(&identity(&self.spec), &decide, digests.next().as_deref())
     }
 
     /// The guests, each with its field in the `spec` and the digest of its component.

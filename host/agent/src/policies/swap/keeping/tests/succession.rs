@@ -186,6 +186,37 @@ async fn an_upgrade_of_the_agent_goes_on_with_its_builtin_components() {
 }
 
 #[tokio::test]
+async fn an_agent_that_barred_a_revision_which_is_active_under_another_goes_back_to_the_one_before()
+{
+    let (_folder, cluster) = place();
+    let mut before = replica(&cluster).await;
+    before.keep_notes().await;
+    let first = Arc::clone(&before.good[&policy()]);
+    before.exchange(written("b")).await;
+    let failed = pass(&mut before);
+    before.keep_notes().await;
+    let failing = Arc::clone(&before.good[&policy()]);
+    before.bar(
+        &policy(),
+        RevisionRecord::of(&failing.revision),
+        "it failed",
+    );
+    before.good.insert(policy(), Arc::clone(&first));
+    before.keep_notes().await;
+    // Another version of the agent tries it again, and it becomes active.
+    before.good.insert(policy(), of_another_version(&failing));
+    before.note(&policy());
+    before.keep_notes().await;
+    // Back under the version that barred it.
+    let mut after = new_agent(&cluster);
+    after.exchange(written("b")).await;
+    assert!(after.barred(&policy(), &failed).is_some());
+    assert_eq!(works(&after), Some(first.revision.id()));
+    after.keep_notes().await;
+    assert_eq!(kept(&cluster).await, works(&after));
+}
+
+#[tokio::test]
 async fn what_is_watched_is_watched_on_after_an_upgrade_of_the_agent() {
     let (_folder, cluster) = place();
     let mut before = replica(&cluster).await;
