@@ -1,4 +1,4 @@
-//! Turns signals into log lines and counts: the one place that decides on level and wording. Logs no content of an
+//! Turns what happens into log lines and counts: the one place that decides on level and wording. Logs no content of an
 //! object.
 
 pub(crate) mod connection;
@@ -20,9 +20,9 @@ use transom_api::{KnownReason, State};
 use transom_core::metrics::CopyAttempt;
 use transom_core::plan::Outcome;
 use transom_core::report::Report;
+use transom_core::rollout::{self, Candidate};
 use transom_core::share::lock::MutexExt as _;
 use transom_core::share::reconcile_limit::{Allowance, LOG_BYTES};
-use transom_core::signal::{PolicySignal, Signal};
 use transom_core::work::{Cause, Key, WorkItem};
 use transom_engine::{LogLevel, LogLine, Receipt};
 
@@ -91,22 +91,6 @@ fn quiet_panics() {
 /// explains. A primary that is `Applied` at first sight is quiet; so is a conflict that is settled at once.
 pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<First>) {
     let cause = work.cause.as_str();
-    for (kind, target) in &report.writes {
-        let (key, target) = (work.key.clone(), target.clone());
-        tell(&match work.cause {
-            Cause::Resync => Signal::RepairedByResync {
-                key,
-                kind: *kind,
-                target,
-            },
-            _ => Signal::Written {
-                key,
-                cause,
-                kind: *kind,
-                target,
-            },
-        });
-    }
     let Report {
         policy,
         primary,
@@ -114,6 +98,15 @@ pub(crate) fn reconciled(work: &WorkItem, report: &Report, transition: Option<Fi
         message,
         ..
     } = report;
+    for (kind, target) in &report.writes {
+        let what = kind.past();
+        if work.cause == Cause::Resync {
+            metrics::count(|meters| meters.repaired(policy));
+            warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no watch event had reported this difference");
+        } else {
+            info!(target: PRIMARY, %policy, %primary, %target, cause, "{what}");
+        }
+    }
     // One macro call for each level: the level must be known at compile time.
     macro_rules! line {
         ($level:ident) => {
@@ -178,16 +171,12 @@ pub(crate) fn called(
         if !is_within_limit(&key.policy, line.text.len()) {
             continue;
         }
-        let level = match line.level {
-            LogLevel::Debug => "debug",
-            LogLevel::Info => "info",
-            LogLevel::Warn => "warn",
-        };
-        tell(&Signal::GuestLogged {
-            key: key.clone(),
-            level,
-            line: line.text.clone(),
-        });
+        let (policy, primary, text) = (&key.policy, &key.primary, &line.text);
+        match line.level {
+            LogLevel::Debug => debug!(target: GUEST, %policy, %primary, "guest: {text}"),
+            LogLevel::Info => info!(target: GUEST, %policy, %primary, "guest: {text}"),
+            LogLevel::Warn => warn!(target: GUEST, %policy, %primary, "guest: {text}"),
+        }
     }
 }
 
@@ -255,95 +244,55 @@ pub(crate) fn unpublished(report: &Report, error: &std::io::Error) {
     warn!(policy = %report.policy, primary = %report.primary, %error, "failed to write the status");
 }
 
-/// Logs a signal about a primary or a place, and counts a repair by a resync.
-pub(crate) fn tell(signal: &Signal) {
-    match signal {
-        Signal::Ignored { key } => {
-            debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
-        }
-        Signal::Written {
-            key,
-            cause,
-            kind,
-            target,
-        } => {
-            info!(target: PRIMARY, policy = %key.policy, primary = %key.primary, %target, cause, "{}", kind.past());
-        }
-        Signal::RepairedByResync { key, kind, target } => {
-            metrics::count(|meters| meters.repaired(&key.policy));
-            let Key { policy, primary } = key;
-            let (cause, what) = (Cause::Resync.as_str(), kind.past());
-            warn!(target: PRIMARY, %policy, %primary, %target, cause, "{what} by a resync: no watch event had reported this difference");
-        }
-        Signal::Unreadable {
-            place,
-            reason,
-            message,
-        } => warn!(%place, reason = reason.as_str(), "{message}"),
-        Signal::Readable { place } => info!(%place, "readable again"),
-        Signal::GuestLogged { key, level, line } => {
-            let (policy, primary) = (&key.policy, &key.primary);
-            match *level {
-                "warn" => warn!(target: GUEST, %policy, %primary, "guest: {line}"),
-                "info" => info!(target: GUEST, %policy, %primary, "guest: {line}"),
-                _ => debug!(target: GUEST, %policy, %primary, "guest: {line}"),
-            }
-        }
-    }
+/// Logs that a trigger guest was asked and ignored an update.
+pub(crate) fn ignored(key: &Key) {
+    debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
 }
 
-/// Logs a signal about a policy.
-pub(crate) fn tell_policy(policy: &str, signal: &PolicySignal) {
-    match signal {
-        PolicySignal::Loaded => info!(%policy, "loaded"),
-        PolicySignal::Reaches { message } => info!(%policy, "{message}"),
-        PolicySignal::Swapped => info!(%policy, "swapped"),
-        PolicySignal::Candidate {
-            revision,
-            gate,
-            reason,
-            message,
-        } => {
-            info!(%policy, %revision, gate, reason = reason.as_str(), "candidate: {message}");
-        }
-        PolicySignal::Refused {
-            reason,
-            message,
-            previous_revision_active,
-        } => {
-            warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
-        }
-        PolicySignal::LimitReached { message } => {
-            warn_of_policy(policy, KnownReason::LimitReached, message);
-        }
-        PolicySignal::ApprovalForbidden { message } => {
-            warn_of_policy(policy, KnownReason::ApprovalForbidden, message);
-        }
-        PolicySignal::Approved { digest } => {
-            info!(%policy, %digest, "what spec.limits withholds was approved");
-        }
-        PolicySignal::Bounded { suspended: true } => info!(%policy, "suspended"),
-        PolicySignal::Bounded { suspended } => {
-            warn!(%policy, suspended, "the previous revision stays active, within the limits of the newest manifest");
-        }
-        PolicySignal::Mended => info!(%policy, "recovered: the newest revision is active again"),
-        PolicySignal::TagMoved { message } => {
-            warn_of_policy(policy, KnownReason::TagMoved, message);
-        }
-        PolicySignal::TagReturned => {
-            info!(%policy, "the tags of its components point to the artifacts that were pulled");
-        }
-        PolicySignal::Conflicting { message } => {
-            warn_of_policy(policy, KnownReason::Conflicting, message);
-        }
-        PolicySignal::ConflictEnded => {
-            info!(%policy, "no controller that the policy replaces runs any more");
-        }
-        PolicySignal::Removed => info!(%policy, "policy removed; its objects are left in place"),
-    }
+/// Logs that something cannot be read or written; its last good state stays. `message` contains no value.
+pub(crate) fn unreadable(place: &str, reason: KnownReason, message: &str) {
+    warn!(%place, reason = reason.as_str(), "{message}");
 }
 
-fn warn_of_policy(policy: &str, reason: KnownReason, message: &str) {
+/// Logs that a place is readable again, or gone.
+pub(crate) fn readable(place: &str) {
+    info!(%place, "readable again");
+}
+
+/// Logs that a new revision is a candidate, or has come to another gate.
+pub(crate) fn candidate(policy: &str, candidate: &Candidate) {
+    let revision = rollout::short(&candidate.revision.id());
+    let (gate, reason) = (candidate.gate.as_str(), candidate.reason.as_str());
+    info!(%policy, %revision, gate, reason, "candidate: {}", candidate.message);
+}
+
+/// Logs that a revision was refused, and whether an earlier one stays active.
+pub(crate) fn refused(
+    policy: &str,
+    reason: KnownReason,
+    message: &str,
+    previous_revision_active: bool,
+) {
+    warn!(%policy, reason = reason.as_str(), previous_revision_active, "refused: {message}");
+}
+
+/// Logs that the earlier revision stays active within what the newest manifest allows.
+pub(crate) fn bounded(policy: &str) {
+    warn!(%policy, suspended = false, "the previous revision stays active, within the limits of the newest manifest");
+}
+
+/// Logs that what the limits of a policy withhold was approved.
+pub(crate) fn approved(policy: &str, digest: &str) {
+    info!(%policy, %digest, "what spec.limits withholds was approved");
+}
+
+/// Logs what happened to a policy.
+pub(crate) fn tell_of_policy(policy: &str, message: &str) {
+    info!(%policy, "{message}");
+}
+
+/// Logs what is wrong with a policy.
+pub(crate) fn warn_of_policy(policy: &str, reason: KnownReason, message: &str) {
     warn!(%policy, reason = reason.as_str(), "{message}");
 }
 

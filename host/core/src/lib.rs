@@ -43,7 +43,6 @@ pub mod rollout;
 #[cfg(test)]
 mod sample;
 pub mod share;
-pub mod signal;
 pub mod stamp;
 pub mod summary;
 pub mod time;

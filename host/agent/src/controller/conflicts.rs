@@ -11,7 +11,6 @@ use transom_core::lease::replaced::{self, LEASE};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::PolicySignal;
 
 /// What is told of each policy that replaces a controller which runs.
 #[derive(Default)]
@@ -50,17 +49,17 @@ impl Controller {
             .iter()
             .filter(|(policy, _)| !before.contains_key(*policy))
         {
+            let reason = KnownReason::Conflicting;
             if self.leading.leads() {
-                let reason = KnownReason::Conflicting;
                 self.connections.warn_of_policy(policy, reason, message);
             }
-            let message = message.clone();
-            telemetry::tell_policy(policy, &PolicySignal::Conflicting { message });
+            telemetry::warn_of_policy(policy, reason, message);
         }
         let is_active = |policy: &Arc<str>| replacing.iter().any(|(name, _)| name == policy);
         for policy in before.keys().filter(|policy| !now.contains_key(*policy)) {
             if is_active(policy) {
-                telemetry::tell_policy(policy, &PolicySignal::ConflictEnded);
+                let message = "no controller that the policy replaces runs any more";
+                telemetry::tell_of_policy(policy, message);
             }
         }
     }

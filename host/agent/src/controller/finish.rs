@@ -19,7 +19,6 @@ use transom_core::ownership::Contender;
 use transom_core::policy::Policy;
 use transom_core::report::{self, End, Reconcile, Report, Schedule};
 use transom_core::share::reconcile_limit::Throttled;
-use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key, WorkItem};
@@ -323,7 +322,7 @@ impl Controller {
     /// Logs that a trigger guest ignored an update.
     pub(super) fn ignored(&self, key: &Key) {
         if self.trial.is_none() {
-            telemetry::tell(&Signal::Ignored { key: key.clone() });
+            telemetry::ignored(key);
         }
     }
 }

@@ -26,7 +26,6 @@ use transom_core::limits::{Ask, Ledger, LimitCheck, LimitRecord, LimitResult, Li
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::PolicySignal;
 use transom_core::work::{Cause, Key};
 
 /// How often to look at what is withheld.
@@ -207,8 +206,7 @@ impl Controller {
 
     fn tell_limits(&self, policy: &Arc<str>, looked: &LimitResult) {
         if let Some(digest) = &looked.approved {
-            let digest = digest.clone();
-            telemetry::tell_policy(policy, &PolicySignal::Approved { digest });
+            telemetry::approved(policy, digest);
         }
         let Some(status) = self.limits.status(policy).filter(|_| looked.reached) else {
             return;
@@ -219,7 +217,7 @@ impl Controller {
         );
         let reason = KnownReason::LimitReached;
         self.connections.warn_of_policy(policy, reason, &message);
-        telemetry::tell_policy(policy, &PolicySignal::LimitReached { message });
+        telemetry::warn_of_policy(policy, reason, &message);
     }
 }
 

@@ -26,7 +26,6 @@ use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::PolicySignal;
 
 /// How often a new leader looks whether its workqueues have the revisions of the one before.
 const LOOK: Duration = Duration::from_millis(20);
@@ -334,7 +333,7 @@ impl Controller {
         }
         let loaded = active.loaded_of(policy);
         for message in loaded.iter().flat_map(|loaded| self.reach(loaded)) {
-            telemetry::tell_policy(policy, &PolicySignal::Reaches { message });
+            telemetry::tell_of_policy(policy, &message);
         }
     }
 

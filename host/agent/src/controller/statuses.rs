@@ -22,7 +22,6 @@ use transom_core::catalogue::{Catalogue, CatalogueEntry};
 use transom_core::object::Object;
 use transom_core::report::Report;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::Signal;
 use transom_core::summary::{self, Standing, Sum};
 use transom_core::time::parse_rfc3339;
 use transom_core::work::Key;
@@ -199,7 +198,7 @@ impl Controller {
                 all.last
                     .extend(before.map(|before| (policy.to_string(), before)));
                 if all.unwritten.insert(policy.to_string()) {
-                    unpublished(format!("the status of {policy}"), &error);
+                    unpublished(&format!("the status of {policy}"), &error);
                 }
                 continue;
             }
@@ -320,12 +319,8 @@ fn is_about(status: &PrimaryStatus, key: &Key) -> bool {
 }
 
 /// Logs that a status could not be written or removed.
-fn unpublished(place: String, error: &io::Error) {
-    telemetry::tell(&Signal::Unreadable {
-        place,
-        reason: KnownReason::WriteFailed,
-        message: error.to_string(),
-    });
+fn unpublished(place: &str, error: &io::Error) {
+    telemetry::unreadable(place, KnownReason::WriteFailed, &error.to_string());
 }
 
 #[cfg(test)]

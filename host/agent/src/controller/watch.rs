@@ -15,9 +15,8 @@ use tokio::time::Instant;
 use transom_cluster::{Cluster, Patience};
 use transom_core::inputs::seen::Observed;
 use transom_core::object::Object;
-use transom_core::observation::{Observation, Unreadable};
+use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
-use transom_core::signal::Signal;
 use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
 
@@ -99,30 +98,20 @@ impl Controller {
             }
             Observation::Synced | Observation::Answered => {}
             Observation::Unreadable(unreadable) => {
-                let Unreadable {
-                    place,
-                    reason,
-                    message,
-                    objects,
-                } = unreadable;
-                if objects.is_empty() {
+                if unreadable.objects.is_empty() {
                     self.restart_sightings();
                 }
-                for object in &objects {
+                for object in &unreadable.objects {
                     self.rehearsals.changed(object, None);
                     let undecided = Queued::Reconcile(Cause::Undecided);
                     self.changed(object, &undecided, Observed::Unreadable);
                 }
                 self.statuses.changed();
-                telemetry::tell(&Signal::Unreadable {
-                    place,
-                    reason,
-                    message,
-                });
+                telemetry::unreadable(&unreadable.place, unreadable.reason, &unreadable.message);
             }
             Observation::Readable(place) | Observation::ObjectReadable(place) => {
                 self.statuses.changed();
-                telemetry::tell(&Signal::Readable { place });
+                telemetry::readable(&place);
             }
         }
     }

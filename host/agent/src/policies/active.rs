@@ -6,12 +6,12 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::watch;
+use transom_api::KnownReason;
 use transom_api::policy::Limited;
 use transom_core::catalogue::{Catalogue, CatalogueEntry, PolicyChange, PolicyPlace, Refusal};
+use transom_core::rollout::Candidate;
 use transom_core::rollout::rehearsal::Rehearsal;
-use transom_core::rollout::{self, Candidate};
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::PolicySignal;
 
 /// The changes of policies, each with the name of its policy.
 pub(crate) type PolicyChanges = Vec<(Arc<str>, PolicyChange)>;
@@ -197,43 +197,43 @@ impl Active {
     pub(crate) fn tell(&self, policy: &str, change: PolicyChange) {
         let catalogue = self.catalogue();
         let entry = catalogue.entry(policy).cloned().unwrap_or_default();
-        let revision = entry.revision;
-        let signal = match change {
-            PolicyChange::Loaded => PolicySignal::Loaded,
-            PolicyChange::Swapped => PolicySignal::Swapped,
-            PolicyChange::Mended => PolicySignal::Mended,
-            PolicyChange::Removed => PolicySignal::Removed,
-            PolicyChange::TagReturned => PolicySignal::TagReturned,
-            PolicyChange::TagMoved => PolicySignal::TagMoved {
-                message: self.moved(policy),
-            },
-            PolicyChange::Bounded => PolicySignal::Bounded {
-                suspended: revision.is_some_and(|one| one.policy.suspend),
-            },
+        let revision = entry.revision.as_ref();
+        match change {
+            PolicyChange::Loaded => telemetry::tell_of_policy(policy, "loaded"),
+            PolicyChange::Swapped => telemetry::tell_of_policy(policy, "swapped"),
+            PolicyChange::Mended => {
+                let message = "recovered: the newest revision is active again";
+                telemetry::tell_of_policy(policy, message);
+            }
+            PolicyChange::Removed => {
+                let message = "policy removed; its objects are left in place";
+                telemetry::tell_of_policy(policy, message);
+            }
+            PolicyChange::TagReturned => {
+                let message = "the tags of its components point to the artifacts that were pulled";
+                telemetry::tell_of_policy(policy, message);
+            }
+            PolicyChange::TagMoved => {
+                telemetry::warn_of_policy(policy, KnownReason::TagMoved, &self.moved(policy));
+            }
+            PolicyChange::Bounded if revision.is_some_and(|one| one.policy.suspend) => {
+                telemetry::tell_of_policy(policy, "suspended");
+            }
+            PolicyChange::Bounded => telemetry::bounded(policy),
+            // One that is over by now has nothing to tell.
             PolicyChange::Waiting => {
-                let Some(candidate) = entry.candidate else {
-                    // It is active or refused by now.
-                    return;
-                };
-                PolicySignal::Candidate {
-                    revision: rollout::short(&candidate.revision.id()),
-                    gate: candidate.gate.as_str(),
-                    reason: candidate.reason,
-                    message: candidate.message,
+                if let Some(candidate) = entry.candidate {
+                    telemetry::candidate(policy, &candidate);
                 }
             }
             PolicyChange::Refused => {
-                let Some(refusal) = entry.refused else {
-                    // The refusal is over by now.
-                    return;
-                };
-                PolicySignal::Refused {
-                    reason: refusal.reason,
-                    message: refusal.message,
-                    previous_revision_active: revision.is_some(),
+                if let Some(Refusal {
+                    reason, message, ..
+                }) = entry.refused
+                {
+                    telemetry::refused(policy, reason, &message, revision.is_some());
                 }
             }
-        };
-        telemetry::tell_policy(policy, &signal);
+        }
     }
 }

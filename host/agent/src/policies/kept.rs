@@ -20,7 +20,6 @@ use transom_artifacts::signature::Evidence;
 use transom_artifacts::{HeldComponent, Location, MAX_BYTES};
 use transom_core::digest::Digest;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::Signal;
 use transom_engine::PrivateFolder;
 
 /// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were
@@ -133,7 +132,7 @@ impl KeptComponents {
 
     /// Tells that components are not kept, if they are not.
     pub(crate) fn tell_unusable(&self) {
-        self.unusable().into_iter().for_each(tell);
+        self.unusable().iter().for_each(|why| tell(why));
     }
 
     /// Tells once that something could not be kept.
@@ -141,7 +140,7 @@ impl KeptComponents {
         if let Err(error) = written
             && !self.told.swap(true, Ordering::Relaxed)
         {
-            tell(format!(
+            tell(&format!(
                 "failed to keep a component for the next start: {error}"
             ));
         }
@@ -294,12 +293,8 @@ impl KeptComponents {
 }
 
 /// Tells that the cache cannot be used as it should.
-fn tell(message: String) {
-    telemetry::tell(&Signal::Unreadable {
-        place: "the cache of components".to_owned(),
-        reason: KnownReason::ReadFailed,
-        message,
-    });
+fn tell(message: &str) {
+    telemetry::unreadable("the cache of components", KnownReason::ReadFailed, message);
 }
 
 #[cfg(test)]

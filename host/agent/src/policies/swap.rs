@@ -31,7 +31,6 @@ use transom_core::catalogue::{PolicyChange, PolicyPlace, Refusal};
 use transom_core::digest::Digest;
 use transom_core::policy::{Policy, bound};
 use transom_core::rollout::history::{History, RevisionRecord};
-use transom_core::signal::Signal;
 
 /// If a load takes longer than this, the newest manifest bounds the active revision until the load ends.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -333,11 +332,7 @@ impl Swap {
     fn log_broken(&self, broken: Vec<(String, String)>) {
         let before = std::mem::replace(&mut self.active.lock().broken, broken.clone());
         for (place, message) in broken.into_iter().filter(|one| !before.contains(one)) {
-            telemetry::tell(&Signal::Unreadable {
-                place,
-                reason: KnownReason::ManifestInvalid,
-                message,
-            });
+            telemetry::unreadable(&place, KnownReason::ManifestInvalid, &message);
         }
     }
 }

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::Faults;
-use transom_core::signal::Signal;
 
 /// How often to check whether a `FleetPolicy` object changed, and whether a component takes long.
 const EVERY: Duration = Duration::from_millis(250);
@@ -144,11 +143,8 @@ fn follow(source: &PolicySource) -> (Option<Following>, mpsc::UnboundedReceiver<
     };
     let (sender, changes) = mpsc::unbounded_channel();
     let following = Following::start(files, sender).inspect_err(|error| {
-        telemetry::tell(&Signal::Unreadable {
-            place: source.place(),
-            reason: KnownReason::ReadFailed,
-            message: format!("failed to follow files: {error}"),
-        });
+        let message = format!("failed to follow files: {error}");
+        telemetry::unreadable(&source.place(), KnownReason::ReadFailed, &message);
     });
     (following.ok(), changes)
 }

@@ -13,7 +13,6 @@ use transom_core::catalogue::{Catalogue, Revision};
 use transom_core::plan::WriteFailure;
 use transom_core::reference::LOCAL;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::signal::Signal;
 use transom_core::watches::{self, SecretReads};
 
 /// An API server that is written only while this replica leads, under the name `replica`.
@@ -26,12 +25,8 @@ pub(crate) fn server(kubernetes: Kubernetes, replica: &str, leading: Leading) ->
 
 /// Logs that the status of a policy could not be written. Reconciles go on.
 fn unwritten(policy: &str, failure: &WriteFailure) {
-    let (place, message) = (format!("the status of {policy}"), failure.message.clone());
-    telemetry::tell(&Signal::Unreadable {
-        place,
-        reason: failure.reason,
-        message,
-    });
+    let place = format!("the status of {policy}");
+    telemetry::unreadable(&place, failure.reason, &failure.message);
 }
 
 /// Logs why an API server does not answer, each cause once, and when it answers in the end. Logs nothing for a server

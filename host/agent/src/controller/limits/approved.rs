@@ -10,7 +10,6 @@ use transom_core::catalogue::Revision;
 use transom_core::digest::Digest;
 use transom_core::limits::{Ask, Ledger};
 use transom_core::rollout::Approved;
-use transom_core::signal::PolicySignal;
 
 /// A plan that was approved, until it is needed.
 pub(super) struct ApprovedPlan {
@@ -93,6 +92,6 @@ impl Controller {
         }
         let reason = KnownReason::ApprovalForbidden;
         self.connections.warn_of_policy(policy, reason, &message);
-        telemetry::tell_policy(policy, &PolicySignal::ApprovalForbidden { message });
+        telemetry::warn_of_policy(policy, reason, &message);
     }
 }

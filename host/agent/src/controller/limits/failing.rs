@@ -14,7 +14,6 @@ use transom_core::failure::Failure;
 use transom_core::failure::failing::{Failing, FailingSince};
 use transom_core::projection::path;
 use transom_core::reference::ObjectRef;
-use transom_core::signal::Signal;
 use transom_core::time::parse_rfc3339;
 use transom_core::work::Key;
 
@@ -184,11 +183,8 @@ impl Controller {
             each.collect::<Vec<_>>().into_iter().collect()
         });
         if let Err::<(), Failure>(failure) = found {
-            telemetry::tell(&Signal::Unreadable {
-                place: "since when guests fail".to_owned(),
-                reason: failure.reason.known().unwrap_or(KnownReason::ReadFailed),
-                message: failure.message,
-            });
+            let reason = failure.reason.known().unwrap_or(KnownReason::ReadFailed);
+            telemetry::unreadable("since when guests fail", reason, &failure.message);
         }
     }
 

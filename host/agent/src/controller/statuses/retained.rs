@@ -27,7 +27,7 @@ impl Controller {
             }
         }
         for error in self.connections.retain_status(&kept) {
-            unpublished("status".to_owned(), &error);
+            unpublished("status", &error);
         }
     }
 
@@ -43,7 +43,7 @@ impl Controller {
     /// Removes the status of a policy that is gone, and of its primaries.
     pub(crate) fn forget_status(&self, policy: &str) {
         for error in self.connections.forget_status(policy) {
-            unpublished(format!("status of {policy}"), &error);
+            unpublished(&format!("status of {policy}"), &error);
         }
     }
 }

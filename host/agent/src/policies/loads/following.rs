@@ -13,7 +13,6 @@ use transom_artifacts::GatheredComponents;
 use transom_core::catalogue::Refusal;
 use transom_core::rollout;
 use transom_core::rollout::history::RevisionRecord;
-use transom_core::signal::PolicySignal;
 use transom_engine::Engine;
 
 /// Ends a job, and queues it again for the previous revision if that is still needed.
@@ -94,13 +93,9 @@ fn tell(job: &Job, record: &RevisionRecord, refusal: Refusal, again: bool) {
         true => "the agent retries while the active revision is on probation",
         false => "without it the active revision cannot be rolled back",
     };
-    let signal = PolicySignal::Refused {
-        reason: refusal.reason,
-        message: format!(
-            "the revision {before} before the active one cannot be restored: {}; {goes_on}",
-            refusal.message
-        ),
-        previous_revision_active: true,
-    };
-    telemetry::tell_policy(&job.name, &signal);
+    let message = format!(
+        "the revision {before} before the active one cannot be restored: {}; {goes_on}",
+        refusal.message
+    );
+    telemetry::refused(&job.name, refusal.reason, &message, true);
 }

@@ -20,7 +20,6 @@ use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
 use transom_core::rollout::history::{History, RevisionRecord};
-use transom_core::signal::Signal;
 
 impl Swap {
     /// Why a revision may not become active.
@@ -271,11 +270,8 @@ impl Swap {
         if failure.reason == KnownReason::NotLeading {
             return PolicyChanges::new();
         }
-        telemetry::tell(&Signal::Unreadable {
-            place: format!("the revisions of {policy}"),
-            reason: failure.reason,
-            message: failure.message.clone(),
-        });
+        let place = format!("the revisions of {policy}");
+        telemetry::unreadable(&place, failure.reason, &failure.message);
         let known = self.active.lock().catalogue.entry(policy).cloned();
         let candidate = known.and_then(|entry| entry.candidate);
         let Some(candidate) = candidate.filter(|_| passed) else {

@@ -9,7 +9,6 @@ use transom_api::KnownReason;
 use transom_core::policy::Policy;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{self, Faults};
-use transom_core::signal::PolicySignal;
 
 /// An active revision that is new.
 pub(super) struct RunningProbation {
@@ -35,14 +34,10 @@ impl RunningProbation {
     fn tell(&mut self, name: &str, why: &str) {
         if !std::mem::replace(&mut self.told, true) {
             let before = rollout::short(&self.before.revision.id());
-            let signal = PolicySignal::Refused {
-                reason: KnownReason::SignatureMissing,
-                message: format!(
-                    "going back to the revision {before}: it was not verified as spec.verify demands now, so the active revision stays although {why}"
-                ),
-                previous_revision_active: true,
-            };
-            telemetry::tell_policy(name, &signal);
+            let message = format!(
+                "going back to the revision {before}: it was not verified as spec.verify demands now, so the active revision stays although {why}"
+            );
+            telemetry::refused(name, KnownReason::SignatureMissing, &message, true);
         }
     }
 }
