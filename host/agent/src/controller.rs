@@ -74,13 +74,17 @@ impl Controller {
             Err(ended) => self.fall_back(Arc::clone(&admitted), ended).await,
             planned => planned,
         };
+        // The revision was swapped meanwhile. The decision of the old revision is dropped, because its inputs may no
+        // longer be watched, and the request is queued again.
+        if !queue.works_on(&admitted.loaded) {
+            return admitted.again(queue);
+        }
         let result = match planned {
             Ok(planned) => self.apply(planned).await,
             Err(ended) => Err(ended),
         };
+        // The same while it waited to be written.
         let has_written = matches!(&result, Ok(applied) if applied.has_written());
-        // The revision was swapped meanwhile. The decision of the old revision is dropped, because its inputs may no
-        // longer be watched, and the request is queued again.
         match has_written || queue.works_on(&admitted.loaded) {
             true => self.finish(queue, &admitted, result),
             false => admitted.again(queue),

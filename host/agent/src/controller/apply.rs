@@ -50,7 +50,7 @@ impl Controller {
             return Err(touched.end(failure));
         }
         let writes_fields = to_fields(&plan);
-        let mut outcome = self.carry_out(&admitted, plan, &mut touched).await;
+        let mut outcome = self.carry_out(&admitted, plan, &mut touched, false).await;
         let written = is_done(writes_fields, &admitted.work.key, &outcome);
         let by_cluster = time_added == TimeAdded::SetByCluster;
         let fields = if by_cluster && written {
@@ -123,7 +123,7 @@ impl Controller {
         if let Some(primary) = left.take_if(untimed) {
             self.connections.left_without_time(&key.primary).await;
             let plan = self.with_times(admitted, &primary, fields)?;
-            let timed = self.carry_out(admitted, plan, touched).await;
+            let timed = self.carry_out(admitted, plan, touched, true).await;
             outcome.steps.extend(timed.steps);
             outcome.stopped = timed.stopped;
             left = left_by(outcome, key);
@@ -145,8 +145,14 @@ impl Controller {
     }
 
     /// Performs the steps of a plan, which may be empty. Other reconciles that depend on what was written are enqueued;
-    /// this one records it as what it saw last.
-    async fn carry_out(&self, admitted: &Admitted, plan: Plan, touched: &mut Touched) -> Outcome {
+    /// this one records it as what it saw last. One that has begun to write goes on to its end.
+    async fn carry_out(
+        &self,
+        admitted: &Admitted,
+        plan: Plan,
+        touched: &mut Touched,
+        has_begun: bool,
+    ) -> Outcome {
         let key = &admitted.work.key;
         if plan.steps.is_empty() {
             self.limits.unwanted(key);
@@ -161,7 +167,7 @@ impl Controller {
         if self.accounts.is_dry_run() {
             return account::as_if_done(&plan.steps);
         }
-        let within = self.may_write(admitted, &plan, &before);
+        let within = self.may_write(admitted, &plan, &before, has_begun);
         let counted = match within.await {
             Ok(counted) => counted,
             Err(failure) => {

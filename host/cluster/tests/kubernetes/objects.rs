@@ -299,7 +299,8 @@ async fn an_object_too_large_or_too_deep_blocks_no_other() -> Result<()> {
     );
 
     scene.objects.apply(scene.map("large", "2")).await?;
-    readable(&mut changes, "ConfigMap large/large").await?;
+    let again = Observation::ObjectReadable("ConfigMap large/large".to_owned());
+    readable(&mut changes, again).await?;
     scene.remove(&scene.map_ref("small")).await?;
     gone(&mut changes, &scene.map_ref("small")).await?;
     Ok(())

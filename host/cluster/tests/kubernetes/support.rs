@@ -436,11 +436,7 @@ pub(crate) async fn unreadable(
     .await
 }
 
-/// Waits until a place is reported as readable again.
-pub(crate) async fn readable(changes: &mut ServerObservations, place: &str) -> Result<()> {
-    told(changes, "readable", |told| {
-        matches!(told, Observation::Readable(one) | Observation::ObjectReadable(one) if one == place)
-            .then_some(())
-    })
-    .await
+/// Waits until something is reported as readable again.
+pub(crate) async fn readable(changes: &mut ServerObservations, again: Observation) -> Result<()> {
+    told(changes, "readable", |told| (*told == again).then_some(())).await
 }

@@ -219,7 +219,15 @@ impl History {
         let others = self.records.iter();
         let others = others.filter(|one| one.id != record.id && one.barred.is_some() == barred);
         let (mut kept, mut bytes) = (0, 0);
+        // Without the bar of one version, what another one goes on with would be active again under the first.
+        let holds = |one: &RevisionRecord| {
+            let mut later = self.records.iter().filter(|later| later.number > 0);
+            barred && later.any(|later| later.id != one.id && one.continues_as(later))
+        };
         let surplus = others.filter_map(|one| {
+            if holds(one) {
+                return None;
+            }
             if !barred && one.continues_as(record) {
                 return Some((one, "another version of the agent goes on with it"));
             }
@@ -761,6 +769,10 @@ mod tests {
                 "{agent}"
             );
         }
+        // The bar stays as long as there is what it holds for.
+        let under = both.under(|name| (name == "kubeconfig").then_some("sha256:old"));
+        let failed = of_agent("sha256:old", 4, builtin);
+        assert_eq!(under.bar(&failed, "it failed", PLACE, 2).len(), 1);
         // It makes room for what may work again.
         let next = of_agent("sha256:newer", 1, builtin);
         let steps = history.activate(&next, PLACE, 2);

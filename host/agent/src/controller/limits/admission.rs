@@ -19,7 +19,7 @@ const FEW: u32 = 100;
 
 impl Controller {
     /// Counts what a plan changes, if it may be carried out. That may take long: what a policy decided before it was
-    /// suspended, narrowed or removed is not written any more.
+    /// suspended, narrowed or removed is not written any more, unless it has begun to be.
     ///
     /// # Errors
     /// Why it may not.
@@ -28,11 +28,18 @@ impl Controller {
         admitted: &Admitted,
         plan: &Plan,
         before: &[Arc<Object>],
+        has_begun: bool,
     ) -> Result<LimitedKinds, Failure> {
         let key = &admitted.work.key;
-        let counted = self.within_limits(admitted, plan, before).await?;
-        let queue = self.queue(&key.policy);
-        if queue.is_some_and(|queue| queue.works_on(&admitted.loaded)) {
+        let goes_on = || {
+            let queue = self.queue(&key.policy);
+            has_begun || queue.is_some_and(|queue| queue.works_on(&admitted.loaded))
+        };
+        let counted = match goes_on() {
+            true => self.within_limits(admitted, plan, before).await?,
+            false => LimitedKinds::new(),
+        };
+        if goes_on() {
             return Ok(counted);
         }
         self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
