@@ -92,14 +92,7 @@ impl ConnectSettings {
                 config,
                 digest,
             }),
-            Err(message) => {
-                let place = place(&options.name, options.context.as_deref(), None);
-                Err(ConnectError {
-                    place,
-                    reason: KnownReason::ReadFailed,
-                    message,
-                })
-            }
+            Err(message) => Err(unusable(&options, message)),
         }
     }
 
@@ -120,11 +113,7 @@ impl ConnectSettings {
                 config,
                 digest: None,
             })),
-            Err(message) => Err(ConnectError {
-                place: place(&options.name, None, None),
-                reason: KnownReason::ReadFailed,
-                message,
-            }),
+            Err(message) => Err(unusable(&options, message)),
         }
     }
 
@@ -212,6 +201,15 @@ fn place(name: &str, context: Option<&str>, server: Option<&str>) -> String {
         format!("`{name}`")
     } else {
         format!("`{name}` ({})", about.join(", "))
+    }
+}
+
+/// The error for settings that cannot be used, of which no address is known.
+fn unusable(options: &KubernetesOptions, message: String) -> ConnectError {
+    ConnectError {
+        place: place(&options.name, options.context.as_deref(), None),
+        reason: KnownReason::ReadFailed,
+        message,
     }
 }
 

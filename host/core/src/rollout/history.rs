@@ -224,10 +224,8 @@ impl History {
             let mut later = self.records.iter().filter(|later| later.number > 0);
             barred && later.any(|later| later.id != one.id && one.continues_as(later))
         };
+        let others = others.filter(|one| !holds(one));
         let surplus = others.filter_map(|one| {
-            if holds(one) {
-                return None;
-            }
             if !barred && one.continues_as(record) {
                 return Some((one, "another version of the agent goes on with it"));
             }

@@ -114,15 +114,14 @@ fn clusters_that_are_denied_all_at_once_all_lose_their_rights() -> Result<()> {
         &stage.policies.join("policy.yaml"),
         policy.to_string().as_bytes(),
     )?;
-    let registration = |files: Vec<String>| {
-        let bindings = files.into_iter();
-        bindings
-            .filter(|file| file.contains("RoleBinding") && file.contains("registration"))
-            .count()
+    let registration = |files: &[String]| {
+        let is_binding =
+            |file: &&String| file.contains("RoleBinding") && file.contains("registration");
+        files.iter().filter(is_binding).count()
     };
     let made = decided(&stage, true)?;
-    ensure!(registration(made.clone()) >= DECIDED, "{made:?}");
+    ensure!(registration(&made) >= DECIDED, "{made:?}");
     let left = decided(&stage, false)?;
-    ensure!(registration(left.clone()) == 0, "{left:?}");
+    ensure!(registration(&left) == 0, "{left:?}");
     Ok(())
 }

@@ -35,14 +35,13 @@ impl Controller {
             let queue = self.queue(&key.policy);
             has_begun || queue.is_some_and(|queue| queue.works_on(&admitted.loaded))
         };
-        let counted = match goes_on() {
-            true => self.within_limits(admitted, plan, before).await?,
-            false => LimitedKinds::new(),
-        };
         if goes_on() {
-            return Ok(counted);
+            let counted = self.within_limits(admitted, plan, before).await?;
+            if goes_on() {
+                return Ok(counted);
+            }
+            self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
         }
-        self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
         let message = "the policy changed before anything was written";
         Err(Failure::known(KnownReason::WriteConflict, message))
     }

@@ -67,11 +67,12 @@ impl Swap {
         self.recalled.remove(name);
         let newest = self.newest.get(name);
         let pending = newest.and_then(|newest| newest.pending.as_ref());
-        let pending = pending.map(|pending| Arc::clone(&pending.loaded));
+        let mut pending = pending.map(|pending| Arc::clone(&pending.loaded));
         if let Some(loaded) = &pending
             && let Some(why) = self.barred(name, &loaded.revision.id())
         {
             changes.extend(self.refuse_barred(name, loaded, why));
+            pending = None;
         }
         // If the history has no active revision, the one that works here becomes its first.
         let Some(active) = self.active_by_history(name).cloned() else {
@@ -83,8 +84,7 @@ impl Swap {
         if before.as_ref().is_some_and(goes_on) {
             return changes;
         }
-        let is_barred = |here: &LoadedPolicy| self.barred(name, &here.revision.id()).is_some();
-        match pending.filter(|loaded| goes_on(loaded) && !is_barred(loaded)) {
+        match pending.filter(goes_on) {
             Some(loaded) => {
                 changes.extend(self.put_to_work(name, loaded));
                 if let Some(before) = before {
