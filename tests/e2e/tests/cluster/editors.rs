@@ -134,22 +134,14 @@ impl Stage {
         Ok((policy["metadata"]["generation"].take(), why))
     }
 
-    /// Puts the policy as it was.
-    async fn put_back(&self, before: &Value) -> Result<()> {
-        let mut now = self.get(POLICY, None, NAME).await?.context("gone")?;
-        now["spec"] = before.clone();
-        if let Some(metadata) = now["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-        let file = self.cluster.folder().join("put-back.json");
-        std::fs::write(&file, now.to_string())?;
+    /// Puts the policy as it was. A patch without a version cannot conflict with the agent's status.
+    fn put_back(&self, before: &Value) -> Result<()> {
+        let patch = json!([{"op": "replace", "path": "/spec", "value": before}]).to_string();
         let mut kubectl = self.cluster.kubectl(self.cluster.admin())?;
-        let output = kubectl.args(["replace", "-f"]).arg(&file).output()?;
-        ensure!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let words = ["patch", "fleetpolicy", NAME, "--type=json", "-p", &patch];
+        let output = kubectl.args(words).output()?;
+        let why = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{why}");
         Ok(())
     }
 
@@ -242,7 +234,7 @@ fn an_editor_of_policies_sees_no_byte_of_a_file_or_of_a_secret() -> Result<()> {
                     "{what}: a canary was shown"
                 );
             }
-            stage.put_back(&before).await?;
+            stage.put_back(&before)?;
         }
         // What is allowed goes on.
         stage.move_port("one", 7443).await?;
