@@ -85,13 +85,15 @@ impl Inner {
             size,
             counted: if trusted { 0 } else { code.bytes },
         });
-        self.take(&compiled)?;
-        Ok(compiled)
+        self.take(compiled)
     }
 
-    /// Registers code for others to find, if there is room for it.
-    fn take(&self, compiled: &Arc<Compiled>) -> Result<(), LoadError> {
+    /// Registers code for others to find, if there is room for it. Of code that two threads read at once, one copy stays.
+    fn take(&self, compiled: Arc<Compiled>) -> Result<Arc<Compiled>, LoadError> {
         let mut all = self.compiled.locked();
+        if let Some(first) = all.get(&compiled.digest).and_then(Weak::upgrade) {
+            return Ok(first);
+        }
         all.retain(|_, code| code.strong_count() > 0);
         let used: u64 = all
             .values()
@@ -107,8 +109,8 @@ impl Inner {
                 allowed,
             });
         }
-        all.insert(compiled.digest.clone(), Arc::downgrade(compiled));
-        Ok(())
+        all.insert(compiled.digest.clone(), Arc::downgrade(&compiled));
+        Ok(compiled)
     }
 
     /// Remembers a component that took too much: another try would take as much. One that took too much in haste is

@@ -5,13 +5,13 @@ use crate::support::{compute, engine_with, no_taints, unlimited};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 use transom_conformance::fixture::hostile;
 use transom_core::contract::description::Role;
 use transom_core::world::TAINTS;
-use transom_engine::{Capabilities, Capability, EngineOptions};
+use transom_engine::{Capabilities, Capability, Engine, EngineOptions, LoadError};
 
 /// How many compilations a new engine needs for one good guest.
 fn compilations(folder: &Path, options: EngineOptions) -> u64 {
@@ -180,4 +180,39 @@ fn a_pipe_in_place_of_cached_code_never_blocks() {
         Ok([1, 0]),
         "whoever opens the pipe waits for ever"
     );
+}
+
+#[test]
+fn threads_that_read_the_same_code_at_once_share_one_copy() {
+    let (_temp, folder, _file) = kept();
+    let bytes = hostile("log-lines").unwrap();
+    let engine = |max_code_bytes| {
+        engine_with(EngineOptions {
+            code_cache: Some(folder.clone()),
+            max_code_bytes,
+            ..EngineOptions::default()
+        })
+    };
+    let load = |engine: &Engine| {
+        let granted = Capabilities::of([Capability::Log]);
+        engine.load(&bytes, Role::Decide(TAINTS), &granted)
+    };
+    let Err(LoadError::TooLarge { found, .. }) = load(&engine(1)) else {
+        panic!("one byte is enough")
+    };
+    for _ in 0..20 {
+        let engine = engine(found);
+        let begin = Barrier::new(8);
+        let load = || {
+            begin.wait();
+            load(&engine)
+        };
+        thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+            let all: Vec<_> = all.into_iter().map(|one| one.join().unwrap()).collect();
+            let failed = all.iter().find_map(|one| one.as_ref().err());
+            assert_eq!(failed, None, "there is room for one copy");
+        });
+        assert_eq!(engine.compilations(), 0);
+    }
 }
