@@ -85,8 +85,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     controller.stop();
     tasks.iter().for_each(JoinHandle::abort);
     // Reconciles under way may end; the next start finds what hangs longer.
-    let _ = tokio::time::timeout(GRACE, controller.rested()).await;
-    let _ = tokio::time::timeout(GRACE, controller.connections.release()).await;
+    let rested = tokio::time::timeout(GRACE, controller.rested()).await;
+    // What is still sent may take effect after the next leader began: then the Lease expires instead.
+    if rested.is_ok() {
+        let _ = tokio::time::timeout(GRACE, controller.connections.release()).await;
+    }
     drop(opening);
     serving.iter().for_each(JoinHandle::abort);
     Ok(CommandEnd::Right)

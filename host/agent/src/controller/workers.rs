@@ -176,7 +176,7 @@ impl Controller {
 
     /// Closes every queue. Reconciles that are under way go on to their end.
     pub(crate) fn stop(&self) {
-        self.queues().iter().for_each(|queue| queue.close());
+        self.queues.close();
     }
 
     /// Waits until no reconcile is under way; for after [`Controller::stop`].
@@ -344,8 +344,26 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_plan_that_waited_to_be_written_is_dropped_once_its_policy_is_another_or_gone() {
-        for is_gone in [false, true] {
+    async fn a_policy_that_begins_while_the_agent_ends_reconciles_nothing() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let loaded = controller.queue(POLICY).unwrap().loaded();
+        controller.stop();
+        let late = Arc::new(Workqueue::new(loaded));
+        controller.queues.add(Arc::clone(&late));
+        late.push(&primary, Queued::Reconcile(Cause::Added), None);
+        let ended = async {
+            keep_going(Arc::clone(controller), late, 1).await;
+            controller.rested().await;
+        };
+        let deadline = Duration::from_secs(60);
+        tokio::time::timeout(deadline, ended).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_plan_that_waited_to_be_written_is_dropped_once_its_policy_or_the_leader_is_another()
+    {
+        for changed in ["removed", "swapped", "led by another one"] {
             let (folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
             let controller = &session.controller;
             let queue = controller.queue(POLICY).unwrap();
@@ -366,15 +384,16 @@ mod tests {
                 body: serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": "n"}}),
             };
             planned.plan.steps = vec![Step::Create { desired }];
-            match is_gone {
-                true => controller.remove_queue(POLICY),
-                false => queue.swap(Arc::new((*queue.loaded()).clone())),
+            match changed {
+                "removed" => controller.remove_queue(POLICY),
+                "swapped" => queue.swap(Arc::new((*queue.loaded()).clone())),
+                _ => drop(controller.current.send_replace(false)),
             }
             let applied = controller.apply(planned).await.ok().unwrap();
             let outcome = &applied.success.outcome;
             assert!(
                 !applied.has_written() && outcome.stopped.is_some(),
-                "{outcome:?}"
+                "{changed}: {outcome:?}"
             );
             assert_eq!(files(&objects), made);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Queues {
     by_policy: RwLock<BTreeMap<Arc<str>, Arc<Workqueue>>>,
     /// Whether every first policy has its workqueue, or was refused.
     complete: AtomicBool,
+    /// Whether the agent ends. Changes only while `by_policy` is locked for writing.
+    closed: AtomicBool,
 }
 
 impl Queues {
@@ -37,7 +39,18 @@ impl Queues {
     /// Adds the workqueue of a new policy.
     pub(crate) fn add(&self, queue: Arc<Workqueue>) {
         let policy = Arc::clone(&queue.policy);
-        self.by_policy.writing().insert(policy, queue);
+        let mut by_policy = self.by_policy.writing();
+        if self.closed.load(Ordering::Acquire) {
+            queue.close();
+        }
+        by_policy.insert(policy, queue);
+    }
+
+    /// Closes all of them, and those that are added later.
+    pub(crate) fn close(&self) {
+        let by_policy = self.by_policy.writing();
+        self.closed.store(true, Ordering::Release);
+        by_policy.values().for_each(|queue| queue.close());
     }
 
     /// Closes the workqueue of a deleted policy and forgets it.

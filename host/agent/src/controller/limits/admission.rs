@@ -19,7 +19,8 @@ const FEW: u32 = 100;
 
 impl Controller {
     /// Counts what a plan changes, if it may be carried out. That may take long: what a policy decided before it was
-    /// suspended, narrowed or removed is not written any more, unless it has begun to be.
+    /// suspended, narrowed or removed is not written any more, unless it has begun to be. Nor is anything while a
+    /// replica that leads again does not know yet what was active under the leader between.
     ///
     /// # Errors
     /// Why it may not.
@@ -33,7 +34,8 @@ impl Controller {
         let key = &admitted.work.key;
         let goes_on = || {
             let queue = self.queue(&key.policy);
-            has_begun || queue.is_some_and(|queue| queue.works_on(&admitted.loaded))
+            let is_active = || queue.is_some_and(|queue| queue.works_on(&admitted.loaded));
+            self.works() && (has_begun || is_active())
         };
         if goes_on() {
             let counted = self.within_limits(admitted, plan, before).await?;
@@ -42,7 +44,7 @@ impl Controller {
             }
             self.uncount(key, &counted, (&plan.steps, &Outcome::default()));
         }
-        let message = "the policy changed before anything was written";
+        let message = "the policy, or the leader, changed before anything was written";
         Err(Failure::known(KnownReason::WriteConflict, message))
     }
 
