@@ -6,16 +6,17 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
-use tokio::time::{interval, timeout};
+use tokio::time::{Instant, interval, timeout};
 use transom_api::KnownReason;
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{MAX_BYTES, Pulled, Unread};
 use transom_core::policy::component::Image;
+use transom_core::share::lock::MutexExt as _;
 use transom_engine::anonymous_bytes;
 
 /// How long a pull may take.
@@ -39,6 +40,25 @@ pub(crate) struct Images {
     /// The program and its arguments; the artifact follows.
     words: Arc<Vec<OsString>>,
     turns: Arc<Semaphore>,
+    /// Which registries are asked now, and since when.
+    asked: Arc<Mutex<Vec<(String, Instant)>>>,
+}
+
+/// A process that asks a registry.
+struct Asking<'a> {
+    images: &'a Images,
+    registry: &'a str,
+    since: Instant,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut asked = self.images.asked.locked();
+        let this = |(registry, since): &_| registry == self.registry && *since == self.since;
+        if let Some(at) = asked.iter().position(this) {
+            asked.swap_remove(at);
+        }
+    }
 }
 
 impl Images {
@@ -47,6 +67,25 @@ impl Images {
         Self {
             words: Arc::new(words),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            asked: Arc::default(),
+        }
+    }
+
+    /// How long a process has been asking a registry, if one does.
+    pub(crate) fn asked_for(&self, registry: &str) -> Option<Duration> {
+        let asked = self.asked.locked();
+        let mut of_it = asked.iter().filter(|(one, _)| one == registry);
+        of_it.next().map(|(_, since)| since.elapsed())
+    }
+
+    /// Records that a process asks a registry, until the result is dropped.
+    fn asking<'a>(&'a self, registry: &'a str) -> Asking<'a> {
+        let since = Instant::now();
+        self.asked.locked().push((registry.to_owned(), since));
+        Asking {
+            images: self,
+            registry,
+            since,
         }
     }
 
@@ -86,6 +125,7 @@ impl Images {
         let failed = |reason, why: String| Unread::new(reason, message(why));
         // Never closed.
         let _turn = self.turns.acquire().await.ok();
+        let _asking = self.asking(&image.registry);
         let said = match timeout(longest, self.ask(image, flag)).await {
             Ok(Ok(Some(said))) => said,
             Ok(Ok(None)) => {

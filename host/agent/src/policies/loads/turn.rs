@@ -134,22 +134,21 @@ impl Loads {
         if !waits || is_over || pulling().count() < self.for_unknown() {
             return;
         }
-        let is_new = |one: &&RunningJob| one.registries.iter().any(|it| self.gave(it).is_none());
-        let late = pulling().filter(|(_, one)| is_new(one) && one.since.elapsed() >= PATIENCE);
-        let Some(id) = late.min_by_key(|(_, one)| one.since).map(|(id, _)| *id) else {
+        let asked_for = |one: &String| self.components.images()?.asked_for(one);
+        let is_late = |one: &&String| {
+            self.gave(one).is_none() && asked_for(one).is_some_and(|asked| asked >= PATIENCE)
+        };
+        let late = pulling().filter_map(|(id, one)| {
+            let registry = one.registries.iter().find(is_late)?;
+            Some((one.since, *id, registry.clone()))
+        });
+        let Some((_, id, registry)) = late.min_by_key(|(since, ..)| *since) else {
             return;
         };
-        let Some(late) = self.running.get_mut(&id) else {
-            return;
-        };
-        late.gives_way
-            .take()
-            .iter()
-            .for_each(|one| one.notify_one());
-        for registry in late.registries.clone() {
-            if self.gave(&registry).is_none() {
-                self.remember(&registry, false);
-            }
+        self.remember(&registry, false);
+        let late = self.running.get_mut(&id);
+        if let Some(gives_way) = late.and_then(|late| late.gives_way.take()) {
+            gives_way.notify_one();
         }
     }
 
@@ -187,14 +186,15 @@ mod tests {
     use serde_json::json;
     use transom_artifacts::{Base, Sources};
 
-    /// A job that pulls from a registry.
-    fn job(number: u64, registry: &str) -> Job {
+    /// A job that pulls from a registry, and its trigger from another one.
+    fn job(number: u64, registry: &str, of_trigger: &str) -> Job {
         let mut found = FoundPolicies::default();
         found.take("a", &Base::Nowhere, BUILTIN[0].1.as_bytes());
         let mut written = found.policies.remove(0);
         written.value["metadata"]["name"] = json!(format!("p{number}"));
-        let guest = &mut written.value["spec"]["guests"]["decide"];
-        guest["component"] = json!(format!("oci:{registry}/a:v1"));
+        let guests = &mut written.value["spec"]["guests"];
+        guests["decide"]["component"] = json!(format!("oci:{registry}/a:v1"));
+        guests["trigger"]["component"] = json!(format!("oci:{of_trigger}/a:v1"));
         let policy = load::check(&written.value).ok().unwrap();
         let wanted = WantedReads::new(&policy, &written, false);
         Job {
@@ -213,13 +213,26 @@ mod tests {
         let engine = engine::of_tests();
         let mut loads = Loads::new(engine, components);
         for number in 1..=6 {
-            loads.add(job(number, &format!("hangs-{number}.example")));
+            let hangs = format!("hangs-{number}.example");
+            loads.add(job(number, &hangs, &format!("answers-{number}.example")));
         }
-        loads.add(job(7, "answers.example"));
+        loads.add(job(7, "answers.example", "answers.example"));
         let JobOutput::Done(first) = loads.next().await else {
             panic!("it restores nothing")
         };
         assert_eq!(&*first.policy, "p7", "{:?}", first.result.err());
         assert_eq!(loads.count(), 6, "the others are still tried");
+        let silent: Vec<_> = loads
+            .registries
+            .iter()
+            .filter(|(_, gave)| !**gave)
+            .collect();
+        assert!(
+            silent
+                .iter()
+                .all(|(registry, _)| registry.starts_with("hangs"))
+                && !silent.is_empty(),
+            "{silent:?}"
+        );
     }
 }
