@@ -15,6 +15,7 @@ use transom_core::plan::{Outcome, Plan};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
+use transom_core::stamp::Stamp;
 use transom_core::watches::{Scope, Watches};
 
 /// The result of a read; `None` when the object does not exist.
@@ -79,8 +80,8 @@ pub trait Cluster: Send + Sync {
     /// The objects of a kind that bear the stamp of a policy.
     fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;
 
-    /// The objects that carry the agent's stamp.
-    fn stamped(&self) -> Vec<Object>;
+    /// The objects that carry the agent's stamp, each with it.
+    fn stamped(&self) -> Vec<(ObjectRef, Stamp)>;
 
     /// Upper bound of the bytes that an object takes once it is parsed; `None` when only a read shows it.
     fn weigh(&self, reference: &ObjectRef) -> Option<usize>;

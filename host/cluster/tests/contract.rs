@@ -189,7 +189,7 @@ async fn writes(side: &mut Side) -> Result<()> {
     same(made_by("p"), [made.clone()].into())?;
     same(made_by("another"), [].into())?;
     let stamped = side.cluster.stamped().into_iter();
-    let stamped: Vec<_> = stamped.map(|object| object.reference).collect();
+    let stamped: Vec<_> = stamped.map(|(object, _)| object).collect();
     same(stamped, [made.clone()])?;
     side.apply(side.update("2").await?).await?;
     same(side.value(&made).await?, json!("2"))?;

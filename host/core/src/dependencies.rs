@@ -109,16 +109,19 @@ pub struct Outputs {
 impl Outputs {
     /// Records an object as it is now, stamped or not.
     pub fn observe(&mut self, object: &Object) {
-        self.unproven.remove(&object.reference);
-        let stamp = Stamp::read(object);
-        let ours =
-            stamp.filter(|stamp| !self.is_of_another_cluster(&object.reference, &stamp.source));
-        self.record(&object.reference, ours.as_ref().map(Stamp::key));
+        self.stamped(&object.reference, Stamp::read(object));
+    }
+
+    /// Records the stamp of an object as it is now.
+    pub fn stamped(&mut self, object: &ObjectRef, stamp: Option<Stamp>) {
+        self.unproven.remove(object);
+        let ours = stamp.filter(|stamp| !self.is_of_another_cluster(object, &stamp.source));
+        self.record(object, ours.as_ref().map(Stamp::key));
         if let Some(Stamp { source, .. }) = ours
             && !source.cluster_uid.is_empty()
             && !self.uids.contains_key(&source.reference.cluster)
         {
-            self.unproven.insert(object.reference.clone(), source);
+            self.unproven.insert(object.clone(), source);
         }
     }
 

@@ -92,13 +92,21 @@ impl Stamp {
 
     /// The stamp of an object; `None` when it has another manager, or policy or source cannot be read.
     pub fn read(object: &Object) -> Option<Self> {
-        if object.label(labels::MANAGED_BY) != Some(labels::MANAGER) {
+        Self::of_metadata(|key| object.label(key), |key| object.annotation(key))
+    }
+
+    /// The stamp in the labels and annotations of an object, as [`Self::read`].
+    pub fn of_metadata<'a>(
+        label: impl Fn(&str) -> Option<&'a str>,
+        annotation: impl Fn(&str) -> Option<&'a str>,
+    ) -> Option<Self> {
+        if label(labels::MANAGED_BY) != Some(labels::MANAGER) {
             return None;
         }
-        let text = |key| object.annotation(key).unwrap_or_default().to_owned();
+        let text = |key| annotation(key).unwrap_or_default().to_owned();
         Some(Self {
-            policy: object.label(labels::POLICY)?.to_owned(),
-            source: serde_json::from_str(object.annotation(labels::SOURCE)?).ok()?,
+            policy: label(labels::POLICY)?.to_owned(),
+            source: serde_json::from_str(annotation(labels::SOURCE)?).ok()?,
             inputs: text(labels::INPUTS),
             component: text(labels::COMPONENT),
         })

@@ -28,6 +28,7 @@ use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
 use transom_core::share::reconcile_limit::ReconcileLimiter;
+use transom_core::stamp::Stamp;
 use transom_core::trigger::LastSeen;
 use transom_core::work::{Cause, Key};
 pub(crate) use writes::written;
@@ -113,9 +114,9 @@ impl Memory {
 
     /// Records an object that bears a stamp. Returns its owner if that was reconciled before, without knowing of the
     /// object.
-    pub(crate) fn found(&mut self, object: &Object) -> Option<Key> {
-        self.outputs.observe(object);
-        let owner = self.outputs.owner(&object.reference)?;
+    pub(crate) fn found(&mut self, object: &ObjectRef, stamp: Stamp) -> Option<Key> {
+        self.outputs.stamped(object, Some(stamp));
+        let owner = self.outputs.owner(object)?;
         self.results.contains_key(owner).then(|| owner.clone())
     }
 

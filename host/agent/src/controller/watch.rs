@@ -36,10 +36,10 @@ impl Controller {
     /// Records every object of a cluster that bears a stamp. An owner that was reconciled before, without knowing of
     /// the object, is enqueued once more.
     pub(crate) fn find_outputs(&self, cluster: &dyn Cluster) {
-        for object in cluster.stamped() {
-            let owner = self.memory.lock().found(&object);
+        for (object, stamp) in cluster.stamped() {
+            let owner = self.memory.lock().found(&object, stamp);
             if let Some(owner) = owner {
-                let cause = Cause::Input(object.reference);
+                let cause = Cause::Input(object);
                 self.queues.push(&owner, Queued::Reconcile(cause));
             }
         }

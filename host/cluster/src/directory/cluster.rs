@@ -105,12 +105,12 @@ impl Cluster for Directory {
     }
 
     /// Includes those in a user's files.
-    fn stamped(&self) -> Vec<Object> {
+    fn stamped(&self) -> Vec<(ObjectRef, Stamp)> {
         // Parsing every object for a label that few have would double the time to start.
         let labelled = self.shared.store().holding(labels::POLICY);
         let stamped = |one: &ObjectRef| {
-            let object = self.shared.read_kept(one).ok().flatten();
-            object.filter(|object| Stamp::read(object).is_some())
+            let object = self.shared.read_kept(one).ok().flatten()?;
+            Some((object.reference.clone(), Stamp::read(&object)?))
         };
         let objects = on_each(labelled.iter().map(AsRef::as_ref), stamped);
         objects.into_iter().flatten().collect()

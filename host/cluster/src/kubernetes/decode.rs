@@ -4,7 +4,7 @@
 mod labels;
 
 use super::store::{Item, KeptContent, ObjectFault, StoreKey, key};
-pub(super) use labels::labels;
+pub(super) use labels::{labels, stamp};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

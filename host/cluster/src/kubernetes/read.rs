@@ -112,12 +112,15 @@ impl Kubernetes {
         cache.list(api_version, kind, namespace, &every)
     }
 
-    /// The watched objects that carry the agent's stamp.
-    pub fn stamped(&self) -> Vec<Object> {
-        let ours = self.shared.cache().ours(|_| true);
-        ours.iter()
-            .filter_map(|reference| self.stamped_one(reference))
-            .collect()
+    /// The watched objects that carry the agent's stamp. There may be very many: of each only the stamp is decoded.
+    pub fn stamped(&self) -> Vec<(ObjectRef, Stamp)> {
+        let ours = self.shared.cache().ours(|_| true).into_iter();
+        ours.filter_map(|reference| {
+            self.shared
+                .stamp(&reference)
+                .map(|stamp| (reference, stamp))
+        })
+        .collect()
     }
 
     /// The watched objects of a kind that carry the stamp of a policy.
@@ -125,14 +128,9 @@ impl Kubernetes {
         let of_kind = |scope: &Scope| scope.api_version == api_version && scope.kind == kind;
         let ours = self.shared.cache().ours(of_kind);
         let of_policy = |reference: &ObjectRef| {
-            let object = self.shared.last_heard(reference);
-            object.is_some_and(|object| Stamp::is_of(&object, policy))
+            let stamp = self.shared.stamp(reference);
+            stamp.is_some_and(|stamp| stamp.policy == policy)
         };
         ours.into_iter().filter(of_policy).collect()
-    }
-
-    fn stamped_one(&self, reference: &ObjectRef) -> Option<Object> {
-        let object = self.shared.last_heard(reference)?;
-        Stamp::read(&object).is_some().then_some(object)
     }
 }

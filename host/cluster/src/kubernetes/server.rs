@@ -21,6 +21,8 @@ use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, Reconcile, Report, Schedule};
+use transom_core::stamp::Stamp;
+use transom_core::warnings::is_worth;
 use transom_core::watches::{Scope, Watches};
 use transom_core::work::Key;
 
@@ -181,7 +183,7 @@ impl Cluster for Server {
         self.kubernetes.made(policy, api_version, kind)
     }
 
-    fn stamped(&self) -> Vec<Object> {
+    fn stamped(&self) -> Vec<(ObjectRef, Stamp)> {
         self.kubernetes.stamped()
     }
 
@@ -260,7 +262,7 @@ impl Cluster for Server {
     }
 
     fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
-        if self.leading.leads() {
+        if self.leading.leads() && is_worth(report) {
             // In a task of its own, so that the reconcile does not wait for it. An Event that fails is dropped.
             let (events, report, uid) = (Arc::clone(&self.events), report.clone(), uid.to_owned());
             drop(tokio::spawn(

@@ -19,6 +19,7 @@ use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_core::share::lock::{MutexExt as _, RwLockExt as _};
 use transom_core::share::room;
+use transom_core::stamp::Stamp;
 use transom_core::watches::Scope;
 
 /// What the parts of one connection share.
@@ -160,6 +161,15 @@ impl SharedConnection {
     pub(super) fn last_heard(&self, reference: &ObjectRef) -> Option<Object> {
         let heard = self.cache().heard(reference);
         Self::restore(reference, heard)?.ok()?
+    }
+
+    /// The stamp of an object as it was last known, also while its watch is being listed.
+    pub(super) fn stamp(&self, reference: &ObjectRef) -> Option<Stamp> {
+        let heard = self.cache().heard(reference);
+        match heard {
+            KnownObject::There(_, KeptContent::Body(bytes)) => decode::stamp(&bytes),
+            _ => None,
+        }
     }
 
     /// Why the watch that certainly covers an object cannot be listed. A GET instead would need a right that the watch

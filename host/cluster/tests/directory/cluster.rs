@@ -177,7 +177,7 @@ fn observes_the_wanted_kinds_and_what_the_agent_made() {
     directory.take("a.json", map("a", "2").as_bytes());
     assert_eq!(next(), "ConfigMap n/a");
     let found = cluster.stamped().into_iter();
-    let found: Vec<ObjectRef> = found.map(|object| object.reference).collect();
+    let found: Vec<ObjectRef> = found.map(|(object, _)| object).collect();
     assert_eq!(found, [map_ref("b")]);
 }
 

@@ -230,7 +230,7 @@ async fn finds_managed_objects_by_label_until_it_is_removed() -> Result<()> {
         }])
         .await?;
     let stamped = agent.stamped().into_iter();
-    let stamped: Vec<ObjectRef> = stamped.map(|object| object.reference).collect();
+    let stamped: Vec<ObjectRef> = stamped.map(|(object, _)| object).collect();
     assert_eq!(names(&stamped), ["made"]);
 
     let mut changes = agent.changes();

@@ -1,19 +1,34 @@
-//! Reads only those labels of an object that are asked for.
+//! Reads only those labels and annotations of an object that are asked for.
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
+use transom_api::labels as names;
+use transom_core::stamp::Stamp;
 
 /// The labels whose keys are wanted, of an object of which [`kept`] made these bytes. Looks for them where they stand:
 /// a set asks this of thousands of objects.
 pub(in crate::kubernetes) fn labels(bytes: &[u8], wanted: impl Fn(&str) -> bool) -> Labels<'_> {
-    let found = Within("metadata", Within("labels", WantedLabels(wanted)));
+    texts(bytes, "labels", wanted)
+}
+
+/// The stamp of an object of which [`kept`] made these bytes.
+pub(in crate::kubernetes) fn stamp(bytes: &[u8]) -> Option<Stamp> {
+    let of_policy = [names::MANAGED_BY, names::POLICY];
+    let labels = texts(bytes, "labels", |key| of_policy.contains(&key));
+    let of_source = [names::SOURCE, names::INPUTS, names::COMPONENT];
+    let annotations = texts(bytes, "annotations", |key| of_source.contains(&key));
+    Stamp::of_metadata(|key| labels.get(key), |key| annotations.get(key))
+}
+
+fn texts<'a>(bytes: &'a [u8], field: &'static str, wanted: impl Fn(&str) -> bool) -> Labels<'a> {
+    let found = Within("metadata", Within(field, WantedLabels(wanted)));
     let found = found.deserialize(&mut serde_json::Deserializer::from_slice(bytes));
     found.unwrap_or_default()
 }
 
-/// Labels that were looked for.
+/// Labels, or annotations, that were looked for.
 #[derive(Default)]
 pub(in crate::kubernetes) struct Labels<'a>(Vec<(Text<'a>, Text<'a>)>);
 
