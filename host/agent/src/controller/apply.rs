@@ -108,6 +108,24 @@ impl Controller {
         Ok(())
     }
 
+    /// Before a write on another connection than that of the primary: whether that one still leads to the cluster that
+    /// the answer rests on. If there is another one behind its address, what the one before made is not its own.
+    async fn same_cluster(&self, key: &Key, plan: &Plan, touched: &Touched) -> Result<(), Failure> {
+        let (cluster, before) = (&key.primary.cluster, &*touched.cluster_uid);
+        let mut steps = plan.steps.iter();
+        if before.is_empty() || steps.all(|step| step.target().cluster == *cluster) {
+            return Ok(());
+        }
+        let now = self.connections.uid_of(cluster).await?;
+        if now == before {
+            return Ok(());
+        }
+        let message = format!(
+            "connection `{cluster}` leads to the cluster with the uid `{now}`; it was `{before}` when the agent began"
+        );
+        Err(Failure::known(KnownReason::ClusterReplaced, message))
+    }
+
     /// Sets the times of owned elements that were written and that the cluster left without one. Then records the
     /// primary, as the last write left it, as the state that this reconcile saw.
     async fn set_times(
@@ -167,7 +185,10 @@ impl Controller {
         if self.accounts.is_dry_run() {
             return account::as_if_done(&plan.steps);
         }
-        let within = self.may_write(admitted, &plan, &before, has_begun);
+        let within = async {
+            self.same_cluster(key, &plan, touched).await?;
+            self.may_write(admitted, &plan, &before, has_begun).await
+        };
         let counted = match within.await {
             Ok(counted) => counted,
             Err(failure) => {

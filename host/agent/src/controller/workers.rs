@@ -344,6 +344,37 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn nothing_is_written_elsewhere_for_primaries_of_a_replaced_cluster() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        controller.stop();
+        let request = Request {
+            primary: primary.clone().into(),
+            causes: vec![Queued::Reconcile(Cause::Added)],
+            since: tokio::time::Instant::now(),
+        };
+        let admitted = Arc::new(controller.admit(&queue, request).await.unwrap());
+        let mut planned = controller.decide(admitted).await.ok().unwrap();
+        let mut copy = ObjectRef::local("v1", "ConfigMap", Some("n"), "copy");
+        copy.cluster = "hub".to_owned();
+        planned.plan.steps = vec![Step::Delete {
+            reference: copy,
+            uid: String::new(),
+            version: "1".to_owned(),
+            why: "it is no longer desired".to_owned(),
+        }];
+        planned.touched.cluster_uid = "of the cluster before".into();
+        let applied = controller.apply(planned).await.ok().unwrap();
+        let stopped = applied.success.outcome.stopped.unwrap();
+        assert_eq!(
+            stopped.reason,
+            transom_api::KnownReason::ClusterReplaced.into(),
+            "{stopped}"
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_policy_that_begins_while_the_agent_ends_reconciles_nothing() {
         let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
         let controller = &session.controller;

@@ -281,6 +281,9 @@ reasons! {
     KindMissing, Missing: "The API server does not know a kind that a policy names.",
         "Install the CRD of the kind. The watch starts by itself when the CRD exists. Until then, objects of it that \
          the agent knew do not count as gone. A kind that was not served since the start counts as one without objects.";
+    ClusterReplaced, Missing: "The connection of the primaries leads to another cluster than when the agent began, so \
+         nothing is written for them on other connections.",
+        "If the cluster was replaced, restart the agent. Else let the connection lead to the cluster of before.";
     ReadForbidden, Unreachable: "The API server does not let the agent read an object that a policy needs.",
         "Give the agent the permissions that `transom rbac` prints.";
     WriteForbidden, Missing: "The API server does not let the agent write an object that a policy grants.",

@@ -172,9 +172,19 @@ impl ConnectSettings {
         Self::read(options).await.ok()
     }
 
-    /// The address of other settings of this connection, if it is another one.
+    /// The address of other settings of this connection, if it is another one. A proxy, or the name that the server has
+    /// to prove, tells clusters behind one address apart.
     fn elsewhere(&self, now: &Self) -> Option<OtherServer> {
-        let is_other = self.config.cluster_url != now.config.cluster_url;
+        let leads_to = |config: &Config| {
+            let Config {
+                cluster_url,
+                proxy_url,
+                tls_server_name,
+                ..
+            } = config.clone();
+            (cluster_url, proxy_url, tls_server_name)
+        };
+        let is_other = leads_to(&self.config) != leads_to(&now.config);
         is_other.then(|| OtherServer {
             place: self.place(),
             kubeconfig: config::place(self.options.kubeconfig.as_deref()),

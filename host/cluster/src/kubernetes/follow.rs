@@ -202,8 +202,12 @@ impl Follow {
             self.put(read.item);
             Ok(())
         };
-        let listed = self.shared.pages(path, &mut params, self.part(), take);
-        let version = listed.await.map_err(|cause| {
+        let listed = self
+            .shared
+            .pages(path, &mut params, self.part(), take)
+            .await;
+        let version = listed.map_err(|cause| {
+            *next_size = params.limit;
             // A list that fails after its first page has gaps: it is made anew before its failure is reported.
             match params.continue_token.is_some() && !cause.is_refusal() {
                 true => cause.in_stream(),
@@ -279,9 +283,6 @@ impl Follow {
 
     /// The list is complete, at a version.
     fn listed(&self, version: &str) -> Result<(), RequestFailure> {
-        if version.is_empty() {
-            return Err(RequestFailure::malformed());
-        }
         self.forward(version)?;
         self.shared.listed(self.number, version);
         Ok(())

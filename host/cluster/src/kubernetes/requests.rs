@@ -145,6 +145,10 @@ impl SharedConnection {
             for item in page.items.iter().flatten() {
                 take(item)?;
             }
+            // Whatever else may stand before the API server, such as an error page in JSON, proves no absence.
+            if page.metadata.resource_version.is_empty() {
+                return Err(RequestFailure::malformed());
+            }
             if page.metadata.next.is_empty() {
                 return Ok(page.metadata.resource_version);
             }

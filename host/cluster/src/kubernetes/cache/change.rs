@@ -160,6 +160,7 @@ impl Cache {
         let before = merged(self);
         if let Some(watched) = self.watch(number) {
             watched.store.reset_versions();
+            watched.synced = false;
         }
         self.moment += 1;
         self.restored = self.moment;
