@@ -191,86 +191,33 @@ impl Catalogue {
     #[must_use]
     pub fn with(&self, revision: Revision, place: impl Into<PolicyPlace>) -> Self {
         let (name, place) = (Arc::clone(&revision.policy.name), place.into());
-        let active = place.generation;
-        let before = self.entry(&name);
-        let is_same = |before: &&CatalogueEntry| {
-            before
-                .revision
-                .as_ref()
-                .is_some_and(|one| **one == revision)
-        };
-        let moved = before.filter(is_same).map(|before| before.moved.clone());
-        let entry = CatalogueEntry {
-            revision: Some(Arc::new(revision)),
-            refused: None,
-            place,
-            active,
-            moved: moved.unwrap_or_default(),
-            candidate: None,
-        };
-        self.replaced(name, entry)
+        self.update(&name, |entry| {
+            if entry.revision.as_deref() != Some(&revision) {
+                entry.moved = Vec::new();
+            }
+            entry.revision = Some(Arc::new(revision));
+            entry.refused = None;
+            entry.active = place.generation;
+            entry.place = place;
+            entry.candidate = None;
+        })
     }
 
-    /// The catalogue in which the newest revision of a policy is a candidate; the last good one stays active.
-    #[must_use]
-    pub fn trying(&self, candidate: Candidate, place: impl Into<PolicyPlace>) -> Self {
-        let name = Arc::clone(&candidate.revision.policy.name);
-        let entry = CatalogueEntry {
-            refused: None,
-            place: place.into(),
-            candidate: Some(candidate),
-            ..self.entry(&name).cloned().unwrap_or_default()
-        };
-        self.replaced(name, entry)
-    }
-
-    /// The catalogue in which a newer revision of a policy was refused; the last good one stays active.
-    #[must_use]
-    pub fn refusing(&self, name: &str, refusal: Refusal, place: impl Into<PolicyPlace>) -> Self {
-        let entry = CatalogueEntry {
-            refused: Some(refusal),
-            place: place.into(),
-            candidate: None,
-            ..self.entry(name).cloned().unwrap_or_default()
-        };
-        self.replaced(name.into(), entry)
-    }
-
-    /// The catalogue in which the refused revision of a policy is this candidate.
-    #[must_use]
-    pub fn refused_at(&self, candidate: Candidate) -> Self {
-        let name = Arc::clone(&candidate.revision.policy.name);
-        let entry = CatalogueEntry {
-            candidate: Some(candidate),
-            ..self.entry(&name).cloned().unwrap_or_default()
-        };
-        self.replaced(name, entry)
-    }
-
-    /// The catalogue with another bound on the last good revision of a policy; nothing else changes.
-    #[must_use]
-    pub fn bounding(&self, revision: Arc<Revision>) -> Self {
-        let name = Arc::clone(&revision.policy.name);
-        let entry = CatalogueEntry {
-            revision: Some(revision),
-            ..self.entry(&name).cloned().unwrap_or_default()
-        };
-        self.replaced(name, entry)
-    }
-
-    /// The catalogue in which these tags of a policy mean something else by now.
+    /// The catalogue in which these tags of a known policy mean something else by now.
     #[must_use]
     pub fn moving(&self, name: &str, moved: Vec<MovedTag>) -> Self {
-        match self.entries.get_key_value(name) {
-            Some((name, entry)) => {
-                let entry = CatalogueEntry {
-                    moved,
-                    ..(**entry).clone()
-                };
-                self.replaced(Arc::clone(name), entry)
-            }
+        match self.entry(name) {
+            Some(_) => self.update(name, |entry| entry.moved = moved),
             None => self.clone(),
         }
+    }
+
+    /// The catalogue with another entry for a policy. Nothing is known yet of a policy without an entry.
+    #[must_use]
+    pub fn update(&self, name: &str, change: impl FnOnce(&mut CatalogueEntry)) -> Self {
+        let mut entries = self.entries.clone();
+        change(Arc::make_mut(entries.entry(name.into()).or_default()));
+        Self { entries }
     }
 
     /// The catalogue without a policy.
@@ -278,12 +225,6 @@ impl Catalogue {
     pub fn without(&self, name: &str) -> Self {
         let mut entries = self.entries.clone();
         entries.remove(name);
-        Self { entries }
-    }
-
-    fn replaced(&self, name: Arc<str>, entry: CatalogueEntry) -> Self {
-        let mut entries = self.entries.clone();
-        entries.insert(name, Arc::new(entry));
         Self { entries }
     }
 
@@ -365,26 +306,30 @@ mod tests {
         Refusal::new(KnownReason::PolicyInvalid, message)
     }
 
+    fn refused(catalogue: &Catalogue, message: &str) -> Catalogue {
+        catalogue.update("external", |entry| entry.refused = Some(refusal(message)))
+    }
+
     #[test]
     fn keeps_the_last_good_revision_active() {
         let empty = Catalogue::default();
-        let never = empty.refusing("external", refusal("a"), "file");
+        let never = refused(&empty, "a");
         let first = never.with(revision("sha256:1"), "file");
         let again = first.with(revision("sha256:1"), "other file");
         let second = again.with(revision("sha256:2"), "file");
-        let refused = second.refusing("external", refusal("b"), "file");
-        let mended = refused.with(revision("sha256:2"), "file");
+        let newer = refused(&second, "b");
+        let mended = newer.with(revision("sha256:2"), "file");
         let change =
             |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
-        let again_never = never.refusing("external", refusal("a"), "file");
+        let again_never = refused(&never, "a");
         for (old, new, expected) in [
             (&empty, &never, Some(PolicyChange::Refused)),
             (&never, &again_never, None),
             (&never, &first, Some(PolicyChange::Loaded)),
             (&first, &again, None),
             (&again, &second, Some(PolicyChange::Swapped)),
-            (&second, &refused, Some(PolicyChange::Refused)),
-            (&refused, &mended, Some(PolicyChange::Mended)),
+            (&second, &newer, Some(PolicyChange::Refused)),
+            (&newer, &mended, Some(PolicyChange::Mended)),
             (&mended, &mended.clone(), None),
             (
                 &mended,
@@ -394,7 +339,7 @@ mod tests {
         ] {
             assert_eq!(change(new, old), expected);
         }
-        assert_eq!(refused.revision("external"), second.revision("external"));
+        assert_eq!(newer.revision("external"), second.revision("external"));
         assert_eq!(never.revision("external"), None);
     }
 

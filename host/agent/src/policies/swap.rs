@@ -312,7 +312,11 @@ impl Swap {
                 refusal.message +=
                     "; the previous revision stays active within the limits of this manifest";
             }
-            known.catalogue = known.catalogue.refusing(name, refusal, place);
+            known.catalogue = known.catalogue.update(name, |entry| {
+                entry.refused = Some(refusal);
+                entry.place = place;
+                entry.candidate = None;
+            });
         });
         match changes.is_empty() && anew {
             true => vec![(Arc::clone(name), PolicyChange::Refused)],

@@ -154,7 +154,8 @@ impl Swap {
                     expecting: None,
                     ..LoadedPolicy::clone(good)
                 };
-                known.catalogue = known.catalogue.bounding(revision);
+                let catalogue = &known.catalogue;
+                known.catalogue = catalogue.update(name, |entry| entry.revision = Some(revision));
                 known.loaded.insert(name.into(), Arc::new(loaded));
             }
         });

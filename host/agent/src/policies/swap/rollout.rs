@@ -199,7 +199,8 @@ impl Swap {
         };
         let mut changes = self.refuse(name, refusal, true);
         changes.extend(self.change(|known| {
-            known.catalogue = known.catalogue.refused_at(candidate);
+            let catalogue = &known.catalogue;
+            known.catalogue = catalogue.update(name, |entry| entry.candidate = Some(candidate));
         }));
         changes
     }
@@ -295,6 +296,12 @@ impl Swap {
     pub(super) fn waits(&self, name: &str, candidate: Candidate) -> PolicyChanges {
         let place = self.newest.get(name);
         let place = place.map(|newest| newest.place.clone()).unwrap_or_default();
-        self.change(|known| known.catalogue = known.catalogue.trying(candidate, place))
+        self.change(|known| {
+            known.catalogue = known.catalogue.update(name, |entry| {
+                entry.refused = None;
+                entry.place = place;
+                entry.candidate = Some(candidate);
+            });
+        })
     }
 }
