@@ -223,14 +223,6 @@ impl Directory {
     pub fn changes(&self) -> DirectoryObservations {
         DirectoryObservations {
             shared: Arc::clone(&self.shared),
-            feed: self.shared.listen_from_now(),
-        }
-    }
-
-    /// Every present object, `Synced`, then every change.
-    pub fn observations(&self) -> DirectoryObservations {
-        DirectoryObservations {
-            shared: Arc::clone(&self.shared),
             feed: self.shared.listen(),
         }
     }

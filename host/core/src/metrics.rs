@@ -49,21 +49,6 @@ impl Metric {
     pub fn is_compatibility(&self) -> bool {
         [COMPATIBILITY_COPY_TOTAL, COMPATIBILITY_COPY_FAILURES].contains(self)
     }
-
-    /// Whether it has no value while nothing goes wrong, no guest logs, or no API server is connected.
-    pub fn is_rare(&self) -> bool {
-        let rare = [
-            OVERDUE,
-            REPAIRED,
-            CALL_FAILURES,
-            CALL_LOG_LINES,
-            REQUESTS,
-            WATCH_RESTARTS,
-            WATCH_OBJECTS,
-            WATCHES_FAILING,
-        ];
-        rare.contains(self)
-    }
 }
 
 // The list itself; each name stands here only. The registry and the list in the documentation are made from it; tests

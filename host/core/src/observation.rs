@@ -11,8 +11,6 @@ pub enum Observation {
     Present(Object),
     /// The object is gone.
     Gone(ObjectRef),
-    /// The watch has reported every object that existed at the start.
-    Synced,
     /// A file or a kind cannot be read, and why; the last good state stays.
     Unreadable(Unreadable),
     /// This place is readable again, or gone.

@@ -96,7 +96,7 @@ impl Controller {
                 self.memory.lock().gone(&reference);
                 self.changed(&reference, &Queued::Reconcile(Cause::Gone), Observed::Gone);
             }
-            Observation::Synced | Observation::Answered => {}
+            Observation::Answered => {}
             Observation::Unreadable(unreadable) => {
                 if unreadable.objects.is_empty() {
                     self.restart_sightings();

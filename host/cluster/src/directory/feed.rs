@@ -10,12 +10,6 @@ use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 use transom_core::share::lock::MutexExt as _;
 
-/// An entry of the queue.
-enum FeedItem {
-    News(DirectoryNews),
-    Synced,
-}
-
 /// The pending news of one listener.
 #[derive(Default)]
 pub(super) struct DirectoryFeed {
@@ -25,7 +19,7 @@ pub(super) struct DirectoryFeed {
 
 #[derive(Default)]
 struct Queue {
-    items: VecDeque<FeedItem>,
+    items: VecDeque<DirectoryNews>,
     objects: BTreeSet<Arc<ObjectRef>>,
 }
 
@@ -37,31 +31,25 @@ impl DirectoryFeed {
             match &news {
                 DirectoryNews::Object(reference)
                     if !queue.objects.insert(Arc::clone(reference)) => {}
-                _ => queue.items.push_back(FeedItem::News(news)),
+                _ => queue.items.push_back(news),
             }
         }
         drop(queue);
         self.ready.notify_one();
     }
 
-    /// Marks the end of the objects that were present at the start.
-    pub(super) fn push_synced(&self) {
-        self.queue.locked().items.push_back(FeedItem::Synced);
-        self.ready.notify_one();
-    }
-
     /// Takes the next entry.
-    fn pop(&self) -> Option<FeedItem> {
+    fn pop(&self) -> Option<DirectoryNews> {
         let mut queue = self.queue.locked();
         let item = queue.items.pop_front();
-        if let Some(FeedItem::News(DirectoryNews::Object(reference))) = &item {
+        if let Some(DirectoryNews::Object(reference)) = &item {
             queue.objects.remove(reference);
         }
         item
     }
 }
 
-/// The observations of a directory: every object, `Synced`, then changes.
+/// The changes of a directory.
 pub struct DirectoryObservations {
     pub(super) shared: Arc<SharedDirectory>,
     pub(super) feed: Arc<DirectoryFeed>,
@@ -82,16 +70,14 @@ impl DirectoryObservations {
     pub fn try_next(&mut self) -> Option<Observation> {
         loop {
             match self.feed.pop()? {
-                FeedItem::Synced => return Some(Observation::Synced),
-                FeedItem::News(DirectoryNews::Unreadable(unreadable)) => {
+                DirectoryNews::Unreadable(unreadable) => {
                     return Some(Observation::Unreadable(*unreadable));
                 }
-                FeedItem::News(DirectoryNews::Readable(place)) => {
+                DirectoryNews::Readable(place) => {
                     return Some(Observation::Readable(place));
                 }
-                FeedItem::News(DirectoryNews::Object(reference))
-                    if !self.shared.observes(&reference) => {}
-                FeedItem::News(DirectoryNews::Object(reference)) => {
+                DirectoryNews::Object(reference) if !self.shared.observes(&reference) => {}
+                DirectoryNews::Object(reference) => {
                     match self.shared.read_kept(&reference) {
                         Ok(Some(object)) => return Some(Observation::Present(object)),
                         Ok(None) => return Some(Observation::Gone(reference.as_ref().clone())),

@@ -155,32 +155,9 @@ impl SharedDirectory {
     }
 
     /// Adds a listener that is told what changes from now on.
-    pub(super) fn listen_from_now(&self) -> Arc<DirectoryFeed> {
-        let feed = Arc::new(DirectoryFeed::default());
-        let _unchanged = self.store();
-        self.feeds.locked().push(Arc::downgrade(&feed));
-        feed
-    }
-
-    /// Adds a listener that is told everything from the start.
     pub(super) fn listen(&self) -> Arc<DirectoryFeed> {
         let feed = Arc::new(DirectoryFeed::default());
-        let store = self.store();
-        feed.push(
-            store
-                .unreadable()
-                .into_iter()
-                .map(Box::new)
-                .map(DirectoryNews::Unreadable),
-        );
-        feed.push(
-            store
-                .references()
-                .filter(|at| matches!(store.seen(at), SlotState::Value(_)))
-                .cloned()
-                .map(DirectoryNews::Object),
-        );
-        feed.push_synced();
+        let _unchanged = self.store();
         self.feeds.locked().push(Arc::downgrade(&feed));
         feed
     }

@@ -6,26 +6,16 @@ use std::path::Path;
 use transom_api::KnownReason;
 use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions, OpenError, SizeLimits};
-use transom_core::observation::Observation;
 use transom_core::reference::ObjectRef;
 
-/// The initial observations, as short texts.
-fn told(directory: &Directory) -> Vec<String> {
-    let mut observations = directory.observations();
-    std::iter::from_fn(|| observations.try_next())
-        .map(|observation| match observation {
-            Observation::Present(object) => object.reference.to_string(),
-            Observation::Gone(reference) => format!("gone {reference}"),
-            Observation::Synced => "synced".to_owned(),
-            Observation::Unreadable(unreadable) => {
-                format!("{} {}", unreadable.reason.as_str(), unreadable.place)
-            }
-            Observation::Readable(place) | Observation::ObjectReadable(place) => {
-                format!("readable {place}")
-            }
-            Observation::Answered => "answered".to_owned(),
-        })
-        .collect()
+/// What cannot be read, then the objects of the kinds that these tests use, as short texts.
+fn held(directory: &Directory) -> Vec<String> {
+    let unreadable = directory.unreadable().into_iter();
+    let unreadable = unreadable.map(|one| format!("{} {}", one.reason.as_str(), one.place));
+    let kinds = ["ConfigMap", "Namespace", "Secret"].into_iter();
+    let objects = kinds.flat_map(|kind| directory.list("v1", kind, None));
+    let objects = objects.map(|one| one.to_string());
+    unreadable.chain(objects).collect()
 }
 
 #[test]
@@ -52,14 +42,13 @@ fn reads_every_layout() {
     ]);
     let directory = folder.open();
     assert_eq!(
-        told(&directory),
+        held(&directory),
         [
             "ConfigMap n/a",
             "ConfigMap n/b",
             "ConfigMap n/c",
             "ConfigMap n/crlf",
-            "Namespace d",
-            "synced"
+            "Namespace d"
         ]
     );
     assert_eq!(value(&directory, &map_ref("crlf")), json!(4));
@@ -81,8 +70,8 @@ fn an_object_in_two_files_is_unreadable_in_both() {
     ]);
     let directory = folder.open();
     assert_eq!(
-        told(&directory),
-        ["DuplicateObject a.yaml, b.yaml", "ConfigMap n/c", "synced"]
+        held(&directory),
+        ["DuplicateObject a.yaml, b.yaml", "ConfigMap n/c"]
     );
     let failure = directory.read(&[map_ref("a")]).remove(0).err().unwrap();
     assert_eq!(failure.reason, KnownReason::DuplicateObject);
@@ -102,10 +91,7 @@ fn an_object_listed_twice_in_one_file_is_a_duplicate() {
         "a.yaml",
         &format!("{}---\n{}", map("a", "1"), map("a", "2")),
     )]);
-    assert_eq!(
-        told(&folder.open()),
-        ["DuplicateObject a.yaml (2 times)", "synced"]
-    );
+    assert_eq!(held(&folder.open()), ["DuplicateObject a.yaml (2 times)"]);
 }
 
 #[test]
@@ -156,12 +142,11 @@ fn a_file_that_does_not_parse_blocks_no_other() {
     ]);
     let directory = folder.open();
     assert_eq!(
-        told(&directory),
+        held(&directory),
         [
             "ManifestInvalid a.yaml",
             "ManifestInvalid c.yaml",
-            "ConfigMap n/b",
-            "synced"
+            "ConfigMap n/b"
         ]
     );
     for unreadable in directory.unreadable() {
@@ -194,10 +179,7 @@ fn refuses_what_is_too_large() {
         ..SizeLimits::default()
     }))
     .unwrap();
-    assert_eq!(
-        told(&object),
-        ["ObjectTooLarge a.yaml", "ConfigMap n/b", "synced"]
-    );
+    assert_eq!(held(&object), ["ObjectTooLarge a.yaml", "ConfigMap n/b"]);
     drop(object);
     let again = || {
         Directory::open(limits(SizeLimits {
@@ -212,10 +194,7 @@ fn refuses_what_is_too_large() {
         opened => Some(opened.unwrap()),
     };
     let file = transom_support::wait::until("the folder to be free", deadline, free).unwrap();
-    assert_eq!(
-        told(&file),
-        ["ManifestInvalid a.yaml", "ConfigMap n/b", "synced"]
-    );
+    assert_eq!(held(&file), ["ManifestInvalid a.yaml", "ConfigMap n/b"]);
 }
 
 #[test]
@@ -230,10 +209,7 @@ fn follows_links_to_files_but_not_into_its_own_folder() {
     link("nowhere.yaml", "c.yaml");
     link(".", "loop");
     let directory = folder.open();
-    assert_eq!(
-        told(&directory),
-        ["ConfigMap n/a", "ConfigMap n/b", "synced"]
-    );
+    assert_eq!(held(&directory), ["ConfigMap n/a", "ConfigMap n/b"]);
     assert!(directory.made(&map_ref("b")) && !directory.made(&map_ref("a")));
 }
 
@@ -264,7 +240,7 @@ fn a_link_out_of_the_folder_is_unreadable_and_nothing_of_it_is_read() {
         (place.to_owned(), message)
     };
     assert_eq!(unread(&directory), [why("b.yaml"), why("folder.yaml")]);
-    assert!(told(&directory).contains(&"ConfigMap n/a".to_owned()));
+    assert!(held(&directory).contains(&"ConfigMap n/a".to_owned()));
     assert_eq!(read(&directory, &map_ref("secret")), None);
     // A link that is put there later.
     link("../outside/secret.yaml", "fleet/c.yaml");
@@ -300,10 +276,7 @@ fn reads_a_single_file_or_bytes_like_a_directory() {
         writable: false,
         ..folder.options()
     };
-    assert_eq!(
-        told(&Directory::open(options).unwrap()),
-        ["ConfigMap n/a", "synced"]
-    );
+    assert_eq!(held(&Directory::open(options).unwrap()), ["ConfigMap n/a"]);
     let bytes = Directory::from_bytes("hub", "-", map("a", "1").as_bytes(), SizeLimits::default());
     let there = ObjectRef {
         cluster: "hub".to_owned(),
@@ -311,7 +284,7 @@ fn reads_a_single_file_or_bytes_like_a_directory() {
     };
     assert_eq!(read(&bytes, &there).unwrap().body["data"], json!({"x": 1}));
     let broken = Directory::from_bytes("hub", "stdin", b"{", SizeLimits::default());
-    assert_eq!(told(&broken), ["ManifestInvalid stdin", "synced"]);
+    assert_eq!(held(&broken), ["ManifestInvalid stdin"]);
 }
 
 #[test]
