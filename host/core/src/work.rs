@@ -24,13 +24,10 @@ impl Key {
         }
     }
 
-    /// Where the keys of a policy begin in order, or go on after one of them. Keys are in order of their policy, and a
-    /// reference without any name is the first of all.
-    pub fn following(policy: &str, after: Option<Key>) -> Bound<Key> {
-        match after {
-            None => Bound::Included(Key::new(&policy.into(), &ObjectRef::default())),
-            Some(key) => Bound::Excluded(key),
-        }
+    /// Where the keys of a policy begin. Keys are in order of their policy, and a reference without any name is the first
+    /// of all.
+    pub fn first_of(policy: &str) -> Bound<Key> {
+        Bound::Included(Key::new(&policy.into(), &ObjectRef::default()))
     }
 }
 

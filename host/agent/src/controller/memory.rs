@@ -197,7 +197,7 @@ impl Memory {
 
     /// Forgets all that is known for a deleted policy; returns the keys whose target it released.
     pub(crate) fn remove_policy(&mut self, policy: &str) -> Vec<Key> {
-        let from = Key::following(policy, None);
+        let from = Key::first_of(policy);
         // A reconcile that ended later, or by a bug in the agent, left no result, but may have read something.
         let read = (self.dependencies.keys().chain(self.sets.keys()))
             .chain(self.seen.keys().chain(self.ends.keys()))

@@ -83,56 +83,43 @@ impl SharedMemory {
 
     /// Looks at the result of each primary of a policy, in order of their names.
     pub(crate) fn each_result(&self, policy: &str, mut each: impl FnMut(&Key, &LastResult)) {
-        self.in_pieces(policy, |memory, from| {
-            let mut last = None;
-            for (key, result) in memory.results_from(policy, from).take(LOOKED_AT) {
-                each(key, result);
-                last = Some(key);
-            }
-            last.cloned()
+        self.in_pieces(Key::first_of(policy), |memory, from| {
+            let results = memory.results_from(policy, from).take(LOOKED_AT);
+            let looked = results.inspect(|(key, result)| each(key, result));
+            looked.last().map(|(key, _)| key.clone())
         });
     }
 
     /// Looks at the result of each primary of all policies, in order.
     pub(crate) fn each_result_of_all(&self, mut each: impl FnMut(&Key, &LastResult)) {
-        let mut from = Bound::Unbounded;
-        loop {
-            let memory = self.lock();
+        self.in_pieces(Bound::Unbounded, |memory, from| {
             let results = memory.results.range((from, Bound::Unbounded));
-            let mut last = None;
-            for (key, result) in results.take(LOOKED_AT) {
-                each(key, result);
-                last = Some(key);
-            }
-            let Some(last) = last.cloned() else { return };
-            from = Bound::Excluded(last);
-        }
+            let looked = results
+                .take(LOOKED_AT)
+                .inspect(|(key, result)| each(key, result));
+            looked.last().map(|(key, _)| key.clone())
+        });
     }
 
     /// When the first client certificate expires in what each policy made, in seconds since 1970.
     pub(crate) fn first_ends(&self) -> BTreeMap<Arc<str>, i64> {
-        let (mut first, mut from) = (BTreeMap::new(), Bound::Unbounded);
-        loop {
-            let memory = self.lock();
+        let mut first = BTreeMap::new();
+        self.in_pieces(Bound::Unbounded, |memory, from| {
             let ends = memory.ends.range((from, Bound::Unbounded));
-            let mut last = None;
-            for (key, ends) in ends.take(LOOKED_AT) {
-                let found = first.entry(Arc::clone(&key.policy)).or_insert(*ends);
-                *found = (*found).min(*ends);
-                last = Some(key);
-            }
-            let Some(last) = last.cloned() else {
-                return first;
-            };
-            from = Bound::Excluded(last);
-        }
+            let looked = ends.take(LOOKED_AT).inspect(|(key, ends)| {
+                let found = first.entry(Arc::clone(&key.policy)).or_insert(**ends);
+                *found = (*found).min(**ends);
+            });
+            looked.last().map(|(key, _)| key.clone())
+        });
+        first
     }
 
     /// The keys of a policy that have a result, or something that was made for them.
     pub(crate) fn keys_of(&self, policy: &str) -> Vec<Key> {
         let mut keys = Vec::new();
         self.each_result(policy, |key, _| keys.push(key.clone()));
-        self.in_pieces(policy, |memory, from| {
+        self.in_pieces(Key::first_of(policy), |memory, from| {
             let made = memory.outputs.keys(from).take(LOOKED_AT);
             let before = keys.len();
             keys.extend(made.filter(|key| *key.policy == *policy).cloned());
@@ -146,24 +133,16 @@ impl SharedMemory {
     /// A copy of who wants which target and of what was made, for all policies.
     pub(crate) fn copy_claims(&self) -> (OwnershipIndex, Outputs) {
         let (mut ownership, mut outputs) = (OwnershipIndex::default(), Outputs::default());
-        let mut from = Bound::Unbounded;
-        loop {
-            let last = self.lock().ownership.copy(&mut ownership, from, COPIED);
-            let Some(last) = last else { break };
-            from = Bound::Excluded(last);
-        }
-        let mut from = Bound::Unbounded;
-        loop {
-            let memory = self.lock();
-            let mut last = None;
-            for key in memory.outputs.keys(from).take(COPIED) {
+        self.in_pieces(Bound::Unbounded, |memory, from| {
+            memory.ownership.copy(&mut ownership, from, COPIED)
+        });
+        self.in_pieces(Bound::Unbounded, |memory, from| {
+            let copied = memory.outputs.keys(from).take(COPIED).inspect(|key| {
                 let made = memory.outputs.of(key);
-                made.for_each(|object| outputs.record(object, Some(key.clone())));
-                last = Some(key.clone());
-            }
-            let Some(last) = last else { break };
-            from = Bound::Excluded(last);
-        }
+                made.for_each(|object| outputs.record(object, Some((*key).clone())));
+            });
+            copied.last().cloned()
+        });
         let memory = self.lock();
         memory.ownership.copy_rest(&mut ownership);
         outputs.copy_uids(&memory.outputs);
@@ -173,14 +152,15 @@ impl SharedMemory {
 
     /// Takes the lock until a piece is the last one: it is given where to go on, and gives the last key that it looked
     /// at.
-    fn in_pieces(&self, policy: &str, mut piece: impl FnMut(&Memory, Bound<Key>) -> Option<Key>) {
-        let mut last = None;
+    fn in_pieces(
+        &self,
+        mut from: Bound<Key>,
+        mut piece: impl FnMut(&Memory, Bound<Key>) -> Option<Key>,
+    ) {
         loop {
-            let from = Key::following(policy, last.take());
-            last = piece(&self.lock(), from);
-            if last.is_none() {
-                return;
-            }
+            let last = piece(&self.lock(), from);
+            let Some(last) = last else { return };
+            from = Bound::Excluded(last);
         }
     }
 }
