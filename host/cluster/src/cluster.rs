@@ -2,7 +2,7 @@
 
 use crate::ReadFailure;
 use crate::kubernetes::Server;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::BoxStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +11,7 @@ use transom_core::contract::decide::Review;
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
-use transom_core::plan::{Outcome, Plan};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
@@ -137,8 +137,22 @@ pub trait Cluster: Send + Sync {
         requester: Option<&'a Requester>,
     ) -> BoxFuture<'a, Result<AccessVerdict, ReadFailure>>;
 
-    /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
-    fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome>;
+    /// Performs one step of a policy's plan, only if its object is as it was read.
+    fn perform<'a>(&'a self, policy: &'a str, step: Step) -> BoxFuture<'a, StepOutcome>;
+
+    /// Performs the steps of a plan in order, as far as failures permit.
+    fn apply(&self, mut plan: Plan) -> BoxFuture<'_, Outcome> {
+        async move {
+            let mut outcome = Outcome::default();
+            for step in std::mem::take(&mut plan.steps) {
+                if outcome.permits(&plan, &step) {
+                    outcome.steps.push(self.perform(&plan.policy, step).await);
+                }
+            }
+            outcome
+        }
+        .boxed()
+    }
 
     /// Publishes the result of a reconcile: in a status file, which goes with the primary, or for a failure as an
     /// Event. Returns without waiting for a server. `uid` is the primary's, empty when it is gone.

@@ -36,7 +36,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan};
 use transom_core::reference::ObjectRef;
 use tree::{FilePlace, Tree};
 use watch::Watch;
@@ -275,11 +274,6 @@ impl Directory {
             self.shared.store().effective(reference),
             slot::Effective::Made(_)
         )
-    }
-
-    /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
-    pub fn apply(&self, plan: Plan) -> Outcome {
-        apply::apply(&self.shared, plan)
     }
 }
 

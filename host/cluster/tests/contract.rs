@@ -17,7 +17,7 @@ use transom_cluster::{Cluster, KeptStatuses, Patience};
 use transom_core::failure::Class;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
-use transom_core::plan::{Plan, Step};
+use transom_core::plan::Step;
 use transom_core::policy::selector::Selector;
 use transom_core::projection::Paths;
 use transom_core::reference::ObjectRef;
@@ -426,15 +426,8 @@ impl Side {
     }
 
     async fn perform(&self, step: Step) -> Option<KnownReason> {
-        let plan = Plan {
-            policy: "p".to_owned(),
-            primary: map_ref("a"),
-            steps: vec![step],
-            pruned: Default::default(),
-        };
-        let outcome = self.cluster.apply(plan).await;
-        assert_eq!(outcome.steps.len(), 1);
-        outcome.failure().map(|(_, failure)| failure.reason)
+        let done = self.cluster.perform("p", step).await;
+        done.result.err().map(|failure| failure.reason)
     }
 
     async fn apply(&self, step: Step) -> Result<()> {

@@ -14,14 +14,13 @@ use transom_artifacts::builtin_digest;
 use transom_cluster::Cluster;
 use transom_core::document::emit::to_yaml;
 use transom_core::object::Object;
+use transom_core::plan::Step;
 use transom_core::plan::fleet::FleetPlan;
-use transom_core::plan::{Plan, Step};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::history::{
     History, OBJECT_API_VERSION, OBJECT_KIND, RevisionRecord, leaves, merge_patch,
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
-use transom_core::work::Key;
 
 /// How a digest begins.
 const DIGEST: &str = "sha256:";
@@ -296,11 +295,10 @@ impl Opened {
             version: object.version.clone(),
             fields,
         };
-        let key = Key::new(&FIELD_MANAGER.into(), &object.reference);
-        let outcome = self.cluster.apply(Plan::new(&key, [step])).await;
-        match outcome.failure() {
-            Some((_, failure)) => bail!("{}: {}", failure.reason.as_str(), failure.message),
-            None => Ok(()),
+        let done = self.cluster.perform(FIELD_MANAGER, step).await;
+        match done.result {
+            Err(failure) => bail!("{}: {}", failure.reason.as_str(), failure.message),
+            Ok(()) => Ok(()),
         }
     }
 }

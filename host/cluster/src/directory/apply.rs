@@ -1,4 +1,4 @@
-//! Performs a plan on the agent's own folder: whole objects and field patches, each as one atomic rename.
+//! Performs steps of plans on the agent's own folder: whole objects and field patches, each as one atomic rename.
 //! Does not write a user's file.
 
 mod fields;
@@ -18,23 +18,9 @@ use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure};
+use transom_core::plan::{Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
-
-/// Performs the steps in order, as far as failures permit.
-pub(super) fn apply(shared: &SharedDirectory, mut plan: Plan) -> Outcome {
-    let mut outcome = Outcome::default();
-    for step in std::mem::take(&mut plan.steps) {
-        if !outcome.permits(&plan, &step) {
-            continue;
-        }
-        let (target, kind) = (step.target().clone(), step.kind());
-        let result = perform(shared, &target, step);
-        outcome.steps.push(StepOutcome::of(target, kind, result));
-    }
-    outcome
-}
 
 /// Removes the field patches of objects that are gone, so that an object that comes back starts without them.
 pub(super) fn forget_orphans(shared: &SharedDirectory) {
@@ -58,7 +44,7 @@ pub(super) fn forget_orphans(shared: &SharedDirectory) {
 
 /// Performs one step, with exclusive access to the own files of the object. Gives a patched object as the patch left
 /// it: the caller does not need the state of one that the agent made whole.
-fn perform(
+pub(super) fn perform(
     shared: &SharedDirectory,
     target: &ObjectRef,
     step: Step,

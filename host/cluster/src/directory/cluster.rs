@@ -3,7 +3,7 @@
 use super::names::object_file;
 use super::status;
 use super::tree::{FilePlace, Layer};
-use super::{Directory, load};
+use super::{Directory, apply, load};
 use crate::kubernetes::Server;
 use crate::parallel::on_each;
 use crate::review;
@@ -20,7 +20,7 @@ use transom_core::contract::decide::Review;
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
-use transom_core::plan::{Outcome, Plan};
+use transom_core::plan::{Step, StepOutcome};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
@@ -219,8 +219,13 @@ impl Cluster for Directory {
         async move { answered }.boxed()
     }
 
-    fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome> {
-        async move { Directory::apply(self, plan) }.boxed()
+    fn perform<'a>(&'a self, _policy: &'a str, step: Step) -> BoxFuture<'a, StepOutcome> {
+        let (target, kind) = (step.target().clone(), step.kind());
+        async move {
+            let result = apply::perform(&self.shared, &target, step);
+            StepOutcome::of(target, kind, result)
+        }
+        .boxed()
     }
 
     fn publish(&self, report: &Report, _uid: &str) -> io::Result<()> {

@@ -17,7 +17,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
-use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
+use transom_core::plan::{Step, StepOutcome, WriteFailure};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, Reconcile, Report, Schedule};
@@ -251,12 +251,16 @@ impl Cluster for Server {
         self.kubernetes.approvals().ask(question, requester).boxed()
     }
 
-    fn apply(&self, plan: Plan) -> BoxFuture<'_, Outcome> {
+    fn perform<'a>(&'a self, policy: &'a str, step: Step) -> BoxFuture<'a, StepOutcome> {
         async move {
-            match self.leading.leads() {
-                true => self.kubernetes.apply(plan).await,
-                false => not_leading(&plan),
+            if self.leading.leads() {
+                return self.kubernetes.perform(policy, &step).await;
             }
+            let failure = WriteFailure {
+                reason: KnownReason::NotLeading,
+                message: "another replica is the leader and does the writes".to_owned(),
+            };
+            StepOutcome::failed(&step, failure)
         }
         .boxed()
     }
@@ -315,21 +319,5 @@ impl Cluster for Server {
 
     fn server(&self) -> Option<&Server> {
         Some(self)
-    }
-}
-
-/// The outcome of a plan on a replica that does not lead: no step is tried.
-fn not_leading(plan: &Plan) -> Outcome {
-    let failure = WriteFailure {
-        reason: KnownReason::NotLeading,
-        message: "another replica is the leader and does the writes".to_owned(),
-    };
-    let first = plan.steps.first();
-    Outcome {
-        steps: first
-            .map(|step| StepOutcome::failed(step, failure))
-            .into_iter()
-            .collect(),
-        stopped: None,
     }
 }

@@ -1,5 +1,5 @@
-//! Performs plans on an API server. For each step it sends one request, compares the answer with it, merges the answer
-//! into the cache at once, and maps a refusal to a reason. A create fails if the object exists.
+//! Performs steps of plans on an API server: sends one request, compares the answer with it, merges the answer into the
+//! cache at once, and maps a refusal to a reason. A create fails if the object exists.
 
 mod answer;
 pub(super) mod failure;
@@ -23,28 +23,19 @@ use tokio::time::timeout;
 use transom_api::KnownReason;
 use transom_core::object::Object;
 use transom_core::plan::kept::Kept;
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure, WriteKind};
+use transom_core::plan::{Step, StepOutcome, WriteFailure, WriteKind};
 use transom_core::reference::ObjectRef;
 
 impl Kubernetes {
-    /// Performs the steps of a plan in order, each only if its object is as it was read, as far as failures permit.
-    pub async fn apply(&self, mut plan: Plan) -> Outcome {
-        let mut outcome = Outcome::default();
-        for step in std::mem::take(&mut plan.steps) {
-            if !outcome.permits(&plan, &step) {
-                continue;
-            }
-            let mut kept = Kept::default();
-            let result = self.perform(&plan.policy, &step, &mut kept).await;
-            let (target, kind) = (step.target().clone(), step.kind());
-            let done = StepOutcome::of(target, kind, result);
-            outcome.steps.push(done.keeping(kept));
-        }
-        outcome
+    /// Performs one step of a policy's plan, only if its object is as it was read.
+    pub async fn perform(&self, policy: &str, step: &Step) -> StepOutcome {
+        let mut kept = Kept::default();
+        let result = self.write(policy, step, &mut kept).await;
+        StepOutcome::of(step.target().clone(), step.kind(), result).keeping(kept)
     }
 
-    /// Performs one step; `kept` becomes what the server made of the values.
-    async fn perform(
+    /// Writes one step; `kept` becomes what the server made of the values.
+    async fn write(
         &self,
         policy: &str,
         step: &Step,

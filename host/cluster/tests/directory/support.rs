@@ -1,11 +1,13 @@
 //! A directory in a temporary folder, with helpers. Waits only for states.
 
+use futures::FutureExt as _;
 use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use transom_api::{KnownReason, Reason, State};
+use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, Step, WriteKind};
@@ -135,12 +137,13 @@ pub(crate) fn value(directory: &Directory, reference: &ObjectRef) -> Value {
 }
 
 pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
-    directory.apply(Plan {
+    let plan = Plan {
         policy: "p".to_owned(),
         primary: map_ref("primary"),
         steps,
         pruned: Default::default(),
-    })
+    };
+    directory.apply(plan).now_or_never().unwrap()
 }
 
 /// Applies one step that must succeed.

@@ -8,9 +8,8 @@ use transom_api::KnownReason;
 use transom_cluster::kubernetes::{Kubernetes, Leadership, Leading, LeaseOptions};
 use transom_core::lease::Timing;
 use transom_core::object::Object;
-use transom_core::plan::{Plan, Step};
+use transom_core::plan::Step;
 use transom_core::rights::LEASE;
-use transom_core::work::Key;
 use transom_test_cluster::{Carries, Mark, Wire, wait};
 
 /// So long that it does not expire within a test.
@@ -71,15 +70,13 @@ async fn replica(
 async fn word_of_write(scene: &Scene<'_>, replica: &Kubernetes) -> Option<KnownReason> {
     let reference = scene.secret("s");
     let body = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": scene.namespace}});
-    let key = Key::new(&"policy".into(), &reference);
     let desired = Object {
         reference,
         version: String::new(),
         body,
     };
-    let plan = Plan::new(&key, Some(Step::Create { desired }));
-    let outcome = replica.apply(plan).await;
-    outcome.failure().map(|(_, failure)| failure.reason)
+    let done = replica.perform("policy", &Step::Create { desired }).await;
+    done.result.err().map(|failure| failure.reason)
 }
 
 async fn gained(leading: &mut Leading, who: &str) -> Result<()> {

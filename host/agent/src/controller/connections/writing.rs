@@ -1,7 +1,6 @@
 //! Writes to the clusters: the steps of plans, statuses and Events.
 
 use super::Connections;
-use std::collections::BTreeSet;
 use transom_api::KnownReason;
 use transom_api::status::PolicyStatus;
 use transom_cluster::{Cluster, KeptStatuses};
@@ -25,21 +24,13 @@ impl Connections {
                 None => step,
             };
             let done = match self.cluster(step.target()) {
-                Ok(cluster) => {
-                    let single = Plan {
-                        policy: plan.policy.clone(),
-                        primary: plan.primary.clone(),
-                        steps: vec![step],
-                        pruned: BTreeSet::new(),
-                    };
-                    cluster.apply(single).await.steps
-                }
+                Ok(cluster) => cluster.perform(&plan.policy, step).await,
                 Err(Failure { message, .. }) => {
                     let reason = KnownReason::WriteFailed;
-                    vec![StepOutcome::failed(&step, WriteFailure { reason, message })]
+                    StepOutcome::failed(&step, WriteFailure { reason, message })
                 }
             };
-            outcome.steps.extend(done);
+            outcome.steps.push(done);
         }
         outcome
     }
