@@ -24,8 +24,8 @@ impl Key {
         }
     }
 
-    /// Where the keys of a policy begin. Keys are in order of their policy, and a reference without any name is the first
-    /// of all.
+    /// Where the keys of a policy begin. Keys are in order of their policy, and a reference without any name is the
+    /// first of all.
     pub fn first_of(policy: &str) -> Bound<Key> {
         Bound::Included(Key::new(&policy.into(), &ObjectRef::default()))
     }

@@ -88,7 +88,8 @@ impl Inner {
         self.take(compiled)
     }
 
-    /// Registers code for others to find, if there is room for it. Of code that two threads read at once, one copy stays.
+    /// Registers code for others to find, if there is room for it. Of code that two threads read at once, one copy
+    /// stays.
     fn take(&self, compiled: Arc<Compiled>) -> Result<Arc<Compiled>, LoadError> {
         let mut all = self.compiled.locked();
         if let Some(first) = all.get(&compiled.digest).and_then(Weak::upgrade) {
