@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Stdio;
+use transom_e2e::program;
 use transom_support::fleet::{Fleet, hosted_name, managed_name};
 use transom_test_cluster::{Cluster, wait};
 use transom_test_deploy::page::{Page, run, shell};
@@ -413,8 +414,15 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Section 4: what Helm leaves.
+    /// The last sections: permissions that somebody applied, and what Helm leaves.
     async fn rest(&self) -> Result<()> {
+        let (binary, policy) = (program::binary()?, program::policy("detach"));
+        let rbac = format!("{} rbac --name transom-own", binary.display());
+        let rbac = format!("{rbac} --policies {}", policy.display());
+        run(&self.cluster, &format!("{rbac} | kubectl apply -f -"))?;
+        ensure!(of_transom(&self.cluster)?.contains("transom-own"));
+        self.follow(&["delete clusterroles"])?;
+        self.follow(&["delete roles"])?;
         self.follow(&["delete crd"])?;
         run_to_the_end_of_the_namespace(
             &self.cluster,
