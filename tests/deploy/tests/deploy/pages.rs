@@ -437,12 +437,13 @@ impl Uninstall {
     /// Section 1 again, for an installation with kustomize.
     async fn kustomize(&self, install: &Page) -> Result<()> {
         let before = secrets(&self.cluster).await?;
-        for words in [
-            &["apply", "crd.yaml"][..],
-            &["kubectl wait"],
-            &["apply", "--kustomize"],
+        let folder = ("<your folder>", "host/deploy/base");
+        for (words, fill) in [
+            (&["apply", "crd.yaml"][..], &[][..]),
+            (&["kubectl wait"], &[]),
+            (&["apply", "--kustomize"], &[folder]),
         ] {
-            run(&self.cluster, &install.command(words, &[])?)?;
+            run(&self.cluster, &install.command(words, fill)?)?;
         }
         let delete = self.page.command(&["delete", "--kustomize"], &[])?;
         run_to_the_end_of_the_namespace(&self.cluster, &delete).await?;
