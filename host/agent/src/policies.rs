@@ -20,7 +20,7 @@ mod wanted;
 pub(crate) mod watch;
 
 use crate::input;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use files::PolicyFiles;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -267,6 +267,23 @@ pub(crate) fn read(
     let source = PolicySource::new(path, components)?;
     let failed = || format!("failed to read the policies `{}`", source.place());
     source.read().with_context(failed)
+}
+
+/// The same for a path that must hold a manifest, readable or not.
+///
+/// # Errors
+/// As for [`read`], and when there is none.
+pub(crate) fn read_some(path: &Path, components: Option<&Path>) -> anyhow::Result<FoundPolicies> {
+    let found = read(Some(path), components)?;
+    if found.policies.is_empty() && found.broken.is_empty() {
+        bail!(
+            "failed to find a policy in `{}`: expected manifests of kind {} ({})",
+            path.display(),
+            transom_api::KIND,
+            transom_api::API_VERSION
+        );
+    }
+    Ok(found)
 }
 
 impl FoundPolicies {

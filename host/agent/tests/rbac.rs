@@ -159,3 +159,22 @@ fn a_refused_policy_prints_nothing_to_apply() {
     assert!(code == Some(2) && told.contains("no-such-folder"), "{told}");
     assert_eq!(rbac(&["--namespace", "Not-A-Label"]).0, Some(2));
 }
+
+#[test]
+fn a_place_without_a_policy_prints_nothing_to_apply() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for format in ["yaml", "values", "json", "table"] {
+        // The test gives no standard input.
+        for place in [path, "-"] {
+            let (code, shown, told) = rbac(&["--policies", place, "-o", format]);
+            assert_eq!((code, shown.as_str()), (Some(2), ""), "{format}");
+            let named = format!("failed to find a policy in `{place}`");
+            assert!(told.contains(&named), "{told}");
+        }
+    }
+    fs::write(folder.path().join("a.yaml"), "a: [\n").unwrap();
+    let (code, shown, told) = rbac(&["--policies", path]);
+    assert_eq!((code, shown.as_str()), (Some(1), ""));
+    assert!(told.contains("a.yaml"), "{told}");
+}

@@ -24,7 +24,7 @@ const API_GROUP: &str = "rbac.authorization.k8s.io";
 /// Prints the rights that the policies need on one connection.
 ///
 /// # Errors
-/// When the policies cannot be read at all, or values are asked for without them.
+/// When the policies cannot be read at all, there is none, or values are asked for without them.
 pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     if args.output == RbacFormat::Values && args.policies.is_none() {
         bail!(
@@ -103,8 +103,14 @@ fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> AgentDuties<'a> {
 
 /// Every policy with its manifest, checked but without its components, on which no right depends. `None` when one is
 /// refused: applying incomplete rights would take the missing ones away.
+///
+/// # Errors
+/// When the policies cannot be read, or the path holds none: an empty list of roles would take every right away.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Policy, Value)>>> {
-    let found = policies::read(args.policies.as_deref(), None)?;
+    let found = match &args.policies {
+        Some(path) => policies::read_some(path, None)?,
+        None => policies::read(None, None)?,
+    };
     let mut refused = found.broken;
     let mut policies: BTreeMap<Arc<str>, (Policy, Value)> = BTreeMap::new();
     for written in found.policies {
