@@ -18,7 +18,7 @@ use transom_core::plan::Step;
 use transom_core::plan::fleet::FleetPlan;
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::rollout::history::{
-    History, OBJECT_API_VERSION, OBJECT_KIND, RevisionRecord, leaves, merge_patch,
+    History, OBJECT_API_VERSION, OBJECT_KIND, RevisionRecord, merge_patch,
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
 
@@ -139,7 +139,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
             ));
             return Ok(CommandEnd::Right);
         }
-        opened.patch(&object, leaves("spec", &patch)).await?;
+        opened.patch(&object, vec![of_spec(patch)]).await?;
         screen.line(format_args!(
             "{} goes back to the revision {}",
             args.policy,
@@ -147,6 +147,12 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
         ));
         Ok(CommandEnd::Right)
     })?
+}
+
+/// The change of a `spec` as one field of a patch, which an API server merges. Settings may have keys of which no path
+/// can be made, at any depth.
+fn of_spec(patch: Value) -> (String, Value) {
+    ("spec".to_owned(), patch)
 }
 
 /// The revision to go back to.
@@ -306,6 +312,8 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use transom_core::plan::form::is_kept;
+    use transom_core::projection::path;
 
     #[test]
     fn a_file_gets_no_field_back_that_is_no_part_of_a_revision() {
@@ -315,6 +323,40 @@ mod tests {
         assert_eq!(with(&Value::Null), json!({"guests": {}}));
         let kept = json!({"guests": {}, "limits": 1, "suspend": true});
         assert_eq!(with(&now), kept);
+    }
+
+    /// Merges as RFC 7386 says.
+    fn merge(into: &mut Value, patch: &Value) {
+        let Some(fields) = patch.as_object() else {
+            *into = patch.clone();
+            return;
+        };
+        if !into.is_object() {
+            *into = json!({});
+        }
+        for (key, value) in fields {
+            match value {
+                Value::Null => drop(into.as_object_mut().unwrap().remove(key)),
+                value => merge(&mut into[key], value),
+            }
+        }
+    }
+
+    #[test]
+    fn settings_with_any_key_at_any_depth_are_put_back() {
+        let spec = |value: i32, [key, other]: [&str; 2]| {
+            let bottom = json!({"x": value, other: 1, "y".repeat(600): value});
+            let deep = (0..20).fold(bottom, |below, level| json!({format!("a.{level}"): below}));
+            json!({"settings": {"a\"b": value, "c\\d": value, key: 1, "": value, "deep": deep}})
+        };
+        let (now, then) = (spec(1, ["e\"", "\\"]), spec(2, ["f", "g"]));
+        let (path, patch) = of_spec(merge_patch(&now, &then));
+        let mut body = json!({"spec": now});
+        let keys = path::keys(&path);
+        merge(keys.iter().fold(&mut body, |at, key| &mut at[key]), &patch);
+        assert_eq!(body, json!({"spec": then}));
+        // Nor does the answer of the server count as changed by a webhook.
+        assert!(is_kept(Some(&then), &patch));
     }
 
     #[test]

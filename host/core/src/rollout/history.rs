@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::projection::path;
-pub use patch::{leaves, merge_patch};
+pub use patch::merge_patch;
 pub use record::{Manifests, RevisionRecord};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -675,16 +675,6 @@ mod tests {
             merge_patch(&json!({"a": {"b": 1}}), &json!({"a": {}})),
             json!({"a": {"b": null}})
         );
-    }
-
-    #[test]
-    fn a_patch_has_its_leaves_as_fields() {
-        let patch = json!({"own": {"annotations": null}, "settings": {"a.b": {}, "c": [1]}});
-        let fields = leaves("spec", &patch);
-        let keys: Vec<_> = fields.iter().map(|(path, _)| path::keys(path)).collect();
-        assert_eq!(keys[0], ["spec", "own", "annotations"]);
-        assert_eq!(keys[1], ["spec", "settings", "a.b"]);
-        assert_eq!((fields.len(), &fields[2].1), (3, &json!([1])));
     }
 
     #[test]

@@ -103,12 +103,12 @@ pub(super) fn of(
         ),
         Step::Update { desired, changed } => (
             RequestVerb::Update,
-            requests.patch(name, &how, &Patch::Merge(updated(desired, changed)))?,
+            requests.patch(name, &how, &Patch::Merge(updated(desired, changed)?))?,
         ),
         Step::Patch {
             version, fields, ..
         } => {
-            let patch = Patch::Merge(patched(target, version, fields));
+            let patch = Patch::Merge(patched(target, version, fields)?);
             let request = match subresource {
                 Some(subresource) => requests.patch_subresource(subresource, name, &how, &patch)?,
                 None => requests.patch(name, &how, &patch)?,
@@ -166,7 +166,7 @@ pub(in crate::kubernetes) fn as_yaml(json: Vec<u8>) -> Vec<u8> {
 
 /// The merge patch of an update: content, labels and annotations as desired, and null for each changed field that is
 /// not desired.
-fn updated(desired: &Object, changed: &[String]) -> Value {
+fn updated(desired: &Object, changed: &[String]) -> Result<Value, Error> {
     let mut body = json!({"metadata": {"resourceVersion": desired.version}});
     for field in [
         &["data"][..],
@@ -188,9 +188,9 @@ fn updated(desired: &Object, changed: &[String]) -> Value {
     let fields = |path: &&String| is_content(path) || *path == FINALIZERS;
     for path in changed.iter().filter(fields) {
         let value = at(&desired.body, path).cloned();
-        put(&mut body, &keys(path), value.unwrap_or_default());
+        put(&mut body, &known(path)?, value.unwrap_or_default());
     }
-    body
+    Ok(body)
 }
 
 /// Whether a path of an update leads neither into the metadata nor to a key of the data.
@@ -200,14 +200,25 @@ pub(super) fn is_content(path: &str) -> bool {
 }
 
 /// The body of a patch: each field with its whole value.
-fn patched(target: &ObjectRef, version: &str, fields: &[(String, Value)]) -> Value {
+fn patched(target: &ObjectRef, version: &str, fields: &[(String, Value)]) -> Result<Value, Error> {
     let mut body = json!({"metadata": {"resourceVersion": version}});
     body["apiVersion"] = target.api_version.as_str().into();
     body["kind"] = target.kind.as_str().into();
     for (path, value) in fields {
-        put(&mut body, &keys(path), value.clone());
+        put(&mut body, &known(path)?, value.clone());
     }
-    body
+    Ok(body)
+}
+
+/// The keys of a path; a text that is none would be left out of the request.
+fn known(path: &str) -> Result<Vec<String>, Error> {
+    match keys(path) {
+        keys if keys.is_empty() => {
+            let why = format!("`{path}` is not the path of a field");
+            Err(Error::Validation(why))
+        }
+        keys => Ok(keys),
+    }
 }
 
 fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: Value) {
@@ -250,7 +261,7 @@ mod tests {
         ]
         .map(str::to_owned);
         assert_eq!(
-            updated(&desired, &changed),
+            updated(&desired, &changed).unwrap(),
             json!({
                 "metadata": {"resourceVersion": "7", "labels": {"a": "1", "example.com/old": null}},
                 "data": {"kubeconfig": "eA==", "ca.crt": null},
@@ -299,11 +310,24 @@ mod tests {
             ("spec.x".to_owned(), Value::Null),
         ];
         assert_eq!(
-            patched(&target, "9", &fields),
+            patched(&target, "9", &fields).unwrap(),
             json!({
                 "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
                 "metadata": {"resourceVersion": "9"}, "spec": {"taints": [{"key": "k"}], "x": null},
             })
         );
+    }
+    #[test]
+    fn what_is_no_path_of_a_field_is_refused_by_name() {
+        let desired = object(json!({"data": {}}));
+        let deep = "a.".repeat(16) + "a";
+        for path in [r#"spec["a"b"]"#, &deep, "", "status.conditions[Ready]"] {
+            let fields = [(path.to_owned(), json!(1))];
+            let patched = patched(&desired.reference, "9", &fields);
+            for refused in [patched, updated(&desired, &[path.to_owned()])] {
+                let why = refused.unwrap_err().to_string();
+                assert!(why.contains(&format!("`{path}` is not the path")), "{why}");
+            }
+        }
     }
 }

@@ -22,15 +22,3 @@ pub fn merge_patch(from: &Value, to: &Value) -> Value {
         patch.into()
     }
 }
-
-/// The fields that a merge patch sets or removes, each with its path.
-pub fn leaves(path: &str, patch: &Value) -> Vec<(String, Value)> {
-    match patch {
-        Value::Object(map) if !map.is_empty() => {
-            let below = map.iter();
-            let below = below.map(|(key, value)| leaves(&format!("{path}[\"{key}\"]"), value));
-            below.flatten().collect()
-        }
-        value => vec![(path.to_owned(), value.clone())],
-    }
-}
