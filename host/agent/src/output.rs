@@ -210,16 +210,21 @@ impl Screen {
     /// Replaces the progress line, where there is one.
     pub(crate) fn progress(&self, line: fmt::Arguments<'_>) {
         if self.progress {
-            let _ = write!(io::stderr().lock(), "\r\x1b[2K{line}");
+            let _ = write!(io::stderr().lock(), "{}", replacing(&line.to_string()));
         }
     }
 
     /// Removes the progress line.
     pub(crate) fn end_progress(&self) {
         if self.progress {
-            let _ = write!(io::stderr().lock(), "\r\x1b[2K");
+            let _ = write!(io::stderr().lock(), "{}", replacing(""));
         }
     }
+}
+
+/// What replaces the progress line, with hidden characters escaped: it may name a folder that others made.
+fn replacing(line: &str) -> String {
+    format!("\r\x1b[2K{}", visible(line))
 }
 
 /// Lines with their hidden characters escaped, for [`Screen::scripts`].
@@ -323,5 +328,12 @@ mod tests {
         assert_eq!(note["message"], format!("FAILED  {name}"));
         screen.colours = false;
         assert_eq!(screen.coloured(&word, format_args!("a")), "FAILED a");
+    }
+    #[test]
+    fn a_progress_line_does_nothing_to_the_terminal_but_to_replace_itself() {
+        let line = replacing("case 1: \x1b]0;title\x07\r\n");
+        assert!(line.starts_with("\r\x1b[2Kcase 1: "), "{line:?}");
+        let hidden = line.chars().filter(|letter| letter.is_control());
+        assert_eq!(hidden.collect::<String>(), "\r\x1b");
     }
 }
