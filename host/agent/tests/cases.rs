@@ -4,7 +4,9 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -236,6 +238,18 @@ fn files_beside_a_case_folder_hide_no_cases() {
         fs::write(copy.path().join("taints").join(file), "apiVersion: v1\n").unwrap();
         assert_eq!(result(&copy, &top()), passed(), "{file}");
     }
+}
+
+#[test]
+fn a_case_in_a_folder_whose_name_is_not_utf8_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = OsStr::from_bytes(b"x\xff");
+    fs::create_dir_all(folder.path().join("cases").join(name)).unwrap();
+    let output = transom_test(folder.path(), &top());
+    let rows = rows(&output);
+    let case = rows[0]["case"].as_str().unwrap();
+    assert!(case.ends_with("cases/x\u{fffd}"), "{case}");
+    assert_eq!((rows.len(), output.status.code()), (1, Some(1)));
 }
 
 #[test]

@@ -102,7 +102,8 @@ fn report(verdicts: &[CaseVerdict], format: TableFormat, screen: &Screen) -> Com
     match format {
         TableFormat::Table => table(verdicts, screen),
         TableFormat::Json => {
-            let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case, "passed": !verdict.failed(), "differences": verdict.differences, "updated": verdict.updated}));
+            // A name of a folder that is not UTF-8 cannot be written as JSON.
+            let rows = verdicts.iter().map(|verdict| json!({"case": verdict.case.display().to_string(), "passed": !verdict.failed(), "differences": verdict.differences, "updated": verdict.updated}));
             screen.json(&rows.collect::<Vec<_>>());
         }
     }
