@@ -253,6 +253,33 @@ fn a_case_in_a_folder_whose_name_is_not_utf8_is_reported() {
 }
 
 #[test]
+fn cases_of_a_policy_run_from_every_folder() {
+    let home = top().join("policies/built-in-taints");
+    let case = fs::read_dir(home.join("cases")).unwrap().next().unwrap();
+    let name = case.unwrap().file_name().into_string().unwrap();
+    let of_one = format!("cases/{name}");
+    for (path, from) in [
+        ("cases", ""),
+        (&of_one, ""),
+        (&name, "cases"),
+        (".", &of_one),
+        ("..", &of_one),
+    ] {
+        let output = transom_test(path, &home.join(from));
+        let rows = rows(&output);
+        let failing: Vec<_> = rows.iter().filter(|row| row["passed"] != true).collect();
+        assert!(failing.is_empty(), "{path} in `{from}`: {failing:#?}");
+        assert_eq!(output.status.code(), Some(0), "{path} in `{from}`");
+    }
+    // A case without files is none the less one.
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("cases");
+    fs::create_dir_all(home.join("empty")).unwrap();
+    let rows = rows(&transom_test(".", &home));
+    assert!(rows.len() == 1 && rows[0]["case"] == "./empty", "{rows:?}");
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
 fn finds_a_component_where_cargo_builds_it() {
     // Each file in turn becomes the newest and cannot be loaded, so the error shows which file the command chose.

@@ -131,10 +131,10 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
 /// folder that holds only folders groups cases, and one that holds a folder `cases` is no case, whatever else is in it.
 /// Enters no link: it may lead out of the folder, or back to one above.
 fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let in_cases = path
-        .parent()
-        .and_then(Path::file_name)
-        .is_some_and(|name| name == "cases");
+    let in_cases = path.canonicalize().is_ok_and(|whole| {
+        let above = whole.parent().and_then(Path::file_name);
+        above.is_some_and(|name| name == "cases")
+    });
     let holds_one =
         FILES.iter().any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
     if holds_one || (in_cases && !groups(path)?) {

@@ -12,12 +12,16 @@ pub(crate) fn above_cases(path: &Path) -> Option<&Path> {
     path.ancestors().find(is_cases)?.parent()
 }
 
-/// The policies above a folder of cases.
+/// The policies above a folder or file of cases.
 ///
 /// # Errors
-/// When no folder above is named `cases`, or there is no policy above it that can be read.
+/// When there is no such path, no folder above it is named `cases`, or there is no policy above it that can be read.
 pub(crate) fn policies_above(folder: &Path) -> anyhow::Result<Vec<Written>> {
-    let above = above_cases(folder).with_context(|| {
+    // A relative path does not name the folders above the current one.
+    let whole = folder
+        .canonicalize()
+        .with_context(|| format!("failed to find `{}`", folder.display()))?;
+    let above = above_cases(&whole).with_context(|| {
         format!(
             "failed to find the policy of `{}`: it is not below a folder `cases`",
             folder.display()
@@ -70,10 +74,7 @@ pub(crate) fn laid(
     {
         return Ok(source);
     }
-    let file = file
-        .canonicalize()
-        .with_context(|| format!("failed to find `{}`", file.display()))?;
-    let above = policies_above(&file)?;
+    let above = policies_above(file)?;
     let mut found = readable(source.read().context("failed to read the policies")?)?;
     for policy in &mut found.policies {
         if above.iter().any(|own| own.name() == policy.name()) {
