@@ -29,7 +29,8 @@ pub(crate) fn declared<'g>(
 /// Prints one reason, or all of them.
 ///
 /// # Errors
-/// When neither the agent nor one of the guests has this word, or a guest cannot be loaded.
+/// When neither the agent nor one of the guests has this word, a guest cannot be loaded, or `--policies` names a place
+/// without a policy.
 pub(crate) fn explain(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let mut known = of_the_agent();
     let is_known =
@@ -196,7 +197,7 @@ fn guests(
             guests.push(describe(location)?);
         }
     }
-    for location in policies(args)?.iter().flat_map(Written::components) {
+    for location in policies(args, screen)?.iter().flat_map(Written::components) {
         if named.insert(location.to_string()) {
             match describe(location) {
                 Ok(guest) => guests.push(guest),
@@ -212,10 +213,16 @@ fn names_guests(args: &ExplainArgs) -> bool {
     !args.component.is_empty() || args.policies.is_some() || args.policy_objects
 }
 
-/// The policies whose components are explained.
-fn policies(args: &ExplainArgs) -> anyhow::Result<Vec<Written>> {
+/// The policies whose components are explained; notes each that cannot be read.
+fn policies(args: &ExplainArgs, screen: &Screen) -> anyhow::Result<Vec<Written>> {
     match &args.policies {
-        Some(path) => Ok(policies::read(Some(path), None)?.policies),
+        Some(path) => {
+            let found = policies::read_some(path, None)?;
+            for (place, why) in found.broken {
+                screen.note(format_args!("its reasons are left out: {place}: {why}"));
+            }
+            Ok(found.policies)
+        }
         None if args.policy_objects => place::policies(&args.from.cluster),
         None => Ok(Vec::new()),
     }
