@@ -115,7 +115,7 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let plan = told.as_ref().map(|told| &told.plan);
     let failed = plan.is_none_or(|plan| plan.primaries.failed > 0);
     let would_change = plan.is_some_and(FleetPlan::would_change);
-    let unread = summary::unread(&controller, screen);
+    let unread = summary::unreadable(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
     // The process ends next; to free a whole fleet object by object would only take time.
     std::mem::forget((controller, swap, told));

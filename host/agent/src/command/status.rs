@@ -107,7 +107,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> 
         rows.retain(|row| names(kind, name, &row.key.primary));
         if rows.is_empty() {
             // Something that cannot be read may be the cause.
-            summary::unread(&controller, screen);
+            summary::unreadable(&controller, screen);
             bail!(
                 "failed to find {kind} {name}: {}",
                 why_absent(&controller, kind)
@@ -115,7 +115,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> 
         }
     }
     show::print(&rows, one.is_some(), args.output, screen);
-    let unread = summary::unread(&controller, screen);
+    let unread = summary::unreadable(&controller, screen);
     let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == PrimaryState::Failed);
     Ok(CommandEnd::failed_if(failed || refused || unread))

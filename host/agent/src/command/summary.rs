@@ -136,8 +136,8 @@ fn without_primaries(controller: &Controller, active: &Active, screen: &Screen) 
     }
 }
 
-/// Prints the files that cannot be read; true when there is one.
-fn unreadable(controller: &Controller, screen: &Screen) -> bool {
+/// Prints the files, objects and watches of any cluster that cannot be read; true when there is one.
+pub(crate) fn unreadable(controller: &Controller, screen: &Screen) -> bool {
     let clusters = controller.connections.all();
     let unreadable: Vec<_> = clusters.flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
@@ -186,21 +186,6 @@ pub(crate) fn unwritten(controller: &Controller, screen: &Screen) -> bool {
         ));
     }
     primaries.is_some() || policies > 0
-}
-
-/// Prints what cannot be read, on any cluster; true when there is something.
-pub(crate) fn unread(controller: &Controller, screen: &Screen) -> bool {
-    let unreadable = unreadable(controller, screen);
-    let mut watches = controller.connections.watch_errors();
-    // A directory watches no kinds: what it has are the files from above.
-    watches.retain(|watch| !watch.kind.is_empty());
-    for watch in &watches {
-        screen.note(format_args!(
-            "{} {}: {}: {}",
-            watch.api_version, watch.kind, watch.reason, watch.message
-        ));
-    }
-    unreadable || !watches.is_empty()
 }
 
 /// Prints the policies that are refused or cannot be read; true when there is one.

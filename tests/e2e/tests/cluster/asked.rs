@@ -139,3 +139,15 @@ fn explains_a_missing_secret_with_read_only_access() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn names_a_watch_that_fails_once() -> Result<()> {
+    on_stage(async |stage| {
+        stage.install_policies().await?;
+        let stranger = stage.cluster.service_account(HOME, "stranger").await?;
+        let (_, told) = ask(stage, &stranger, "status", &[])?;
+        let watches = told.lines().filter(|line| line.contains("HostedCluster"));
+        ensure!(watches.count() == 1, "{told}");
+        Ok(())
+    })
+}
