@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use memchr::memmem;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -25,6 +26,14 @@ pub(crate) fn read(what: &'static str, most: usize) -> anyhow::Result<Vec<u8>> {
         bail!("{}: it is {first}, and cannot be both", failed());
     }
     bounded(std::io::stdin().lock(), most).with_context(failed)
+}
+
+/// Reads all of a file.
+///
+/// # Errors
+/// As for [`bounded`], and when it cannot be opened.
+pub(crate) fn file(path: &Path, most: usize) -> anyhow::Result<Vec<u8>> {
+    bounded(File::open(path)?, most)
 }
 
 /// Reads all of an input.

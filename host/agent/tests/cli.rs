@@ -343,6 +343,16 @@ fn standard_input_that_holds_no_policy_is_refused_by_name() {
             ),
         "{told}"
     );
+    let policy = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
+    let plan = words("plan - --dir policies --settings -");
+    let (code, _, told) = said_given(&policy, &plan);
+    assert!(
+        code == Some(2)
+            && told.contains(
+                "the settings from standard input: it is the policies, and cannot be both"
+            ),
+        "{told}"
+    );
 }
 
 #[test]

@@ -4,12 +4,12 @@ mod grant;
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
 use crate::command::{engine, place, replace_file};
+use crate::input;
 use crate::output::{CommandEnd, Screen};
 use crate::policies::cases::{CaseFailure, check};
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::Path;
 use transom_artifacts::Location;
 use transom_core::cases::GuestCase;
@@ -18,7 +18,7 @@ use transom_engine::{CallLimits, Capability, Inspection, with_cases};
 use wit_component::ComponentEncoder;
 
 /// Maximum size of a module in bytes: one with debug information is ten times as large as its component.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// How a core module begins: the magic number of WebAssembly, then version and layer.
 const MODULE: &[u8] = b"\0asm\x01\0\0\0";
 /// How a component begins.
@@ -195,14 +195,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         bail!("it is not a regular file");
     }
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        bail!("it is larger than {MAX_BYTES} bytes");
-    }
-    Ok(bytes)
+    input::file(path, MAX_BYTES)
 }
 
 /// Makes a component of a core module with its embedded world.

@@ -2,10 +2,9 @@
 
 use crate::args::VerifyArgs;
 use crate::command::place;
+use crate::input;
 use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
-use std::fs::File;
-use std::io::Read as _;
 use transom_api::policy::VerifyMode;
 use transom_artifacts::Location;
 use transom_artifacts::signature::{Demand, MAX_KEY_BYTES, TrustedKey};
@@ -18,9 +17,7 @@ pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<Comma
     let mut keys = Vec::new();
     for path in &args.key {
         let name = path.display().to_string();
-        let mut pem = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(MAX_KEY_BYTES as u64 + 1).read_to_end(&mut pem))
+        let pem = input::file(path, MAX_KEY_BYTES)
             .with_context(|| format!("failed to read the key `{name}`"))?;
         match TrustedKey::parse(&name, &pem) {
             Ok(key) => keys.push(key),

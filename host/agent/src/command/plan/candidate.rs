@@ -5,8 +5,7 @@ use crate::input;
 use crate::policies::{self, FoundPolicies, Written};
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use transom_artifacts::{Base, Location, Sources};
 use transom_core::document::{ParseLimits, parse_one};
 
@@ -62,16 +61,6 @@ pub(super) fn lay(
     candidate: &PlannedPolicy,
     components: Option<&Path>,
 ) -> anyhow::Result<PlanRequest> {
-    let stdin = [
-        Some(Path::new(&candidate.policy)),
-        candidate.settings.as_deref(),
-    ];
-    ensure!(
-        !stdin
-            .into_iter()
-            .all(|path| path.is_some_and(input::is_meant)),
-        "failed to read standard input: it cannot be both the policy and its settings"
-    );
     let mut policies = found.clone();
     let name = match is_file(candidate, &found) {
         true => exchange(&mut policies, file(&candidate.policy, components)?)?,
@@ -223,18 +212,9 @@ fn settings(file: &Path) -> anyhow::Result<Value> {
     let failed = || format!("failed to read the settings `{}`", file.display());
     let text = match input::is_meant(file) {
         true => input::read("the settings", LIMITS.bytes)?,
-        false => read(file).with_context(failed)?,
+        false => input::file(file, LIMITS.bytes).with_context(failed)?,
     };
     let value = parse_one(&text, LIMITS).with_context(failed)?;
     ensure!(value.is_object(), "{}: not a map", failed());
     Ok(value)
-}
-
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let limit = LIMITS.bytes as u64 + 1;
-    std::fs::File::open(PathBuf::from(file))?
-        .take(limit)
-        .read_to_end(&mut text)?;
-    Ok(text)
 }
