@@ -252,11 +252,14 @@ async fn uses_the_credential_of_a_kubeconfig_that_is_renewed_for_the_same_server
     let agent = Renewed::connect(&path).await?;
     ensure!(agent.whoami().await? == "kubeconfig-first");
 
-    // Another server may be another cluster; half a file is no kubeconfig.
+    // Another server may be another cluster, also behind one address; half a file is no kubeconfig.
+    let mut gateway: Value = serde_yaml::from_str(&second)?;
+    gateway["clusters"][0]["cluster"]["tls-server-name"] = "localhost".into();
     let mut elsewhere: Value = serde_yaml::from_str(&second)?;
     elsewhere["clusters"][0]["cluster"]["server"] = "https://canary:canary@127.0.0.1:1".into();
     let other = agent.0.elsewhere();
-    for text in [elsewhere.to_string(), second[..second.len() / 2].to_owned()] {
+    let half = second[..second.len() / 2].to_owned();
+    for text in [gateway.to_string(), elsewhere.to_string(), half] {
         std::fs::write(&path, text)?;
         agent.stays("kubeconfig-first").await?;
     }
