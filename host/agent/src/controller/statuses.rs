@@ -39,6 +39,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 const START: Duration = Duration::from_secs(30);
 
 /// The policies and their last published statuses, and what is left to write.
+#[derive(Default)]
 pub(super) struct Statuses {
     policies: Mutex<Policies>,
     changed: Notify,
@@ -59,17 +60,6 @@ pub(super) struct Policies {
     unwritten: BTreeSet<String>,
     /// When this replica began to work, once it has published since; it knows no results of the primaries then.
     pub(super) began: Option<Instant>,
-}
-
-impl Default for Statuses {
-    fn default() -> Self {
-        Self {
-            policies: Mutex::default(),
-            changed: Notify::new(),
-            left: Mutex::default(),
-            more_left: Notify::new(),
-        }
-    }
 }
 
 impl Statuses {
