@@ -98,18 +98,7 @@ fn print(location: &Location, found: &Inspection, screen: &Screen) {
 
 fn as_json(location: &Location, found: &Inspection) -> Value {
     let description = match &found.description {
-        Ok(description) => json!({
-            "name": description.name,
-            "version": description.version,
-            "reads": description.reads.iter().map(|read| json!({
-                "apiVersion": read.api_version, "kind": read.kind, "fields": read.fields, "changes": read.changes,
-            })).collect::<Vec<_>>(),
-            "reasons": description.reasons.iter().map(|reason| json!({
-                "name": reason.name, "meaning": reason.meaning, "remedy": reason.remedy,
-            })).collect::<Vec<_>>(),
-            "grant": grant::as_json(&description.grant),
-            "settingsSchema": serde_json::from_str(&description.settings_schema).unwrap_or(Value::Null),
-        }),
+        Ok(description) => json!(description),
         Err(error) => json!({"reason": error.reason(), "message": error.to_string()}),
     };
     let cases = match &found.cases {

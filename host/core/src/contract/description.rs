@@ -2,6 +2,8 @@
 
 use super::decide::{LabelTerm, Review};
 use crate::world::World;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 pub use transom_api::policy::{EverySpec, WriteVerb};
 
 /// The most kinds that a guest may read, and the most paths of one kind.
@@ -37,7 +39,8 @@ impl Role {
 }
 
 /// What a guest reads of one kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Read {
     /// Group and version.
     pub api_version: String,
@@ -50,7 +53,7 @@ pub struct Read {
 }
 
 /// A reason that a guest may answer with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeclaredReason {
     /// CamelCase.
     pub name: String,
@@ -61,7 +64,8 @@ pub struct DeclaredReason {
 }
 
 /// Objects, as a grant of a policy names them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObjectPattern {
     /// Group and version.
     pub api_version: String,
@@ -74,7 +78,7 @@ pub struct ObjectPattern {
 }
 
 /// Objects that a guest asks for under a role.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReadGrant {
     /// The role.
     pub role: String,
@@ -89,7 +93,7 @@ pub struct ReadGrant {
 }
 
 /// A question that a guest asks the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AskGrant {
     /// The question, with patterns of namespace and name.
     pub review: Review,
@@ -98,20 +102,24 @@ pub struct AskGrant {
 }
 
 /// A field of a Secret that the host fills, and with what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HoleGrant {
     /// Its path.
+    #[serde(skip)]
     pub path: String,
     /// The roles of Secrets whose bytes may go there.
     pub bytes: Vec<String>,
     /// The roles of kubeconfigs that may.
+    #[serde(rename = "kubeconfig")]
     pub kubeconfigs: Vec<String>,
     /// The kinds of the objects of a text, by group and version.
+    #[serde(serialize_with = "kinds")]
     pub manifests: Vec<(String, String)>,
 }
 
 /// What a guest writes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct WriteGrant {
     /// Which objects; absent for the primary itself.
     pub object: Option<ObjectPattern>,
@@ -120,6 +128,7 @@ pub struct WriteGrant {
     /// Paths of the fields.
     pub fields: Vec<String>,
     /// Which values fields may get: path, and each value as JSON.
+    #[serde(serialize_with = "by_name")]
     pub values: Vec<(String, Vec<String>)>,
     /// Which labels objects of others have.
     pub labels: Vec<LabelTerm>,
@@ -136,17 +145,20 @@ pub struct WriteGrant {
     /// Roles of which its certificate authorities may come.
     pub authorities: Vec<String>,
     /// Fields of a Secret that the host fills.
+    #[serde(serialize_with = "by_path")]
     pub holes: Vec<HoleGrant>,
     /// What it writes.
     pub why: String,
 }
 
 /// What a guest asks a policy to grant, by default. It grants nothing by itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SuggestedGrant {
     /// Which labels the primaries have.
     pub primary_labels: Vec<LabelTerm>,
     /// Templates that patterns use: name and text.
+    #[serde(serialize_with = "by_name")]
     pub names: Vec<(String, String)>,
     /// What it reads.
     pub read: Vec<ReadGrant>,
@@ -158,8 +170,9 @@ pub struct SuggestedGrant {
     pub finalizer: Option<String>,
 }
 
-/// A guest's self-description.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A guest's self-description. `transom inspect` prints its JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Description {
     /// Its name.
     pub name: String,
@@ -170,6 +183,7 @@ pub struct Description {
     /// Which reasons it may answer with.
     pub reasons: Vec<DeclaredReason>,
     /// JSON Schema of its settings, for people.
+    #[serde(serialize_with = "schema")]
     pub settings_schema: String,
     /// What it asks a policy to grant.
     pub grant: SuggestedGrant,
@@ -182,4 +196,26 @@ impl Description {
             .iter()
             .find(|read| read.api_version == api_version && read.kind == kind)
     }
+}
+
+fn by_name<V: Serialize, S: Serializer>(
+    pairs: &[(String, V)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
+}
+
+fn by_path<S: Serializer>(holes: &[HoleGrant], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(holes.iter().map(|hole| (&hole.path, hole)))
+}
+
+fn kinds<S: Serializer>(kinds: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    let kind = |(version, kind): &(_, _)| json!({"apiVersion": version, "kind": kind});
+    serializer.collect_seq(kinds.iter().map(kind))
+}
+
+/// The schema itself; null where it is no JSON.
+fn schema<S: Serializer>(schema: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    let read: Value = serde_json::from_str(schema).unwrap_or_default();
+    read.serialize(serializer)
 }

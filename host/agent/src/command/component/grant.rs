@@ -1,11 +1,7 @@
-//! The grant that a guest suggests, for people and as JSON.
+//! The grant that a guest suggests, for people.
 
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use transom_core::contract::decide::LabelTerm;
-use transom_core::contract::description::{
-    AskGrant, HoleGrant, ObjectPattern, ReadGrant, SuggestedGrant, WriteGrant,
-};
+use transom_core::contract::description::{AskGrant, ObjectPattern, SuggestedGrant, WriteGrant};
 
 /// What a policy has to grant, by default.
 pub(super) fn print(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
@@ -111,48 +107,4 @@ fn label(term: &LabelTerm) -> String {
     format!("{} {:?} {values}", term.key, term.operator)
         .trim_end()
         .to_owned()
-}
-
-pub(super) fn as_json(grant: &SuggestedGrant) -> Value {
-    let read: Vec<Value> = grant.read.iter().map(read_as_json).collect();
-    let ask: Vec<Value> = grant
-        .ask
-        .iter()
-        .map(|one| json!({"review": one.review, "why": one.why}))
-        .collect();
-    let write: Vec<Value> = grant.write.iter().map(write_as_json).collect();
-    json!({
-        "primaryLabels": grant.primary_labels, "names": grant.names.iter().cloned().collect::<BTreeMap<_, _>>(),
-        "read": read, "ask": ask, "write": write, "finalizer": grant.finalizer,
-    })
-}
-
-fn object_as_json(object: &ObjectPattern) -> Value {
-    json!({
-        "apiVersion": object.api_version, "kind": object.kind, "namespace": object.namespace, "name": object.name,
-    })
-}
-
-fn read_as_json(one: &ReadGrant) -> Value {
-    json!({"role": one.role, "object": object_as_json(&one.object), "keys": one.keys, "every": one.every, "why": one.why})
-}
-
-fn write_as_json(one: &WriteGrant) -> Value {
-    let hole = |hole: &HoleGrant| {
-        let kinds = hole.manifests.iter();
-        let kinds: Vec<Value> = kinds
-            .map(|(version, kind)| json!({"apiVersion": version, "kind": kind}))
-            .collect();
-        (
-            hole.path.clone(),
-            json!({"bytes": hole.bytes, "kubeconfig": hole.kubeconfigs, "manifests": kinds}),
-        )
-    };
-    json!({
-        "object": one.object.as_ref().map(object_as_json), "verbs": one.verbs, "fields": one.fields,
-        "values": one.values.iter().cloned().collect::<BTreeMap<_, _>>(), "labels": one.labels,
-        "finalizers": one.finalizers, "taintKeys": one.taint_keys, "conditions": one.conditions, "signers": one.signers,
-        "servers": one.servers, "authorities": one.authorities,
-        "holes": one.holes.iter().map(hole).collect::<BTreeMap<_, _>>(), "why": one.why,
-    })
 }
