@@ -271,7 +271,7 @@ impl Candidate {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let effects = trial.into_iter().flat_map(|trial| &trial.plan.effects);
         let effects = effects.map(|counted| EffectStatus {
-            effect: counted.to_string(),
+            effect: counted.effect.to_string(),
             count: count(counted.primaries),
         });
         let id = self.revision.id();

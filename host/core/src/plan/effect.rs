@@ -7,6 +7,7 @@ use crate::projection::path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// The fields of an element that identify it, the first one that every element has.
@@ -14,17 +15,30 @@ pub(super) const KEYS: [&str; 3] = ["key", "type", "name"];
 /// The fields of an element that hold a time. A new time alone does not replace an element.
 pub(super) const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
 
-/// One thing that a step changes. Holds no value of an object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// One thing that a step changes. Holds no value of an object. Plans that are kept, and their order, depend on the order
+/// of the fields.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Effect {
-    /// What happens to it.
-    pub verb: EffectVerb,
     /// Kind of the object.
     pub kind: String,
     /// Path of the field in an object that others made; empty for a whole object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Key of the element, or empty.
+    /// Key of the element, such as that of a taint; empty for anything but an element of a list.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub element: String,
+    /// What happens to it.
+    pub verb: EffectVerb,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [&self.kind, &self.path, &self.element].into_iter();
+        for word in words.filter(|word| !word.is_empty()) {
+            write!(f, "{word} ")?;
+        }
+        f.write_str(self.verb.as_str())
+    }
 }
 
 transom_api::words! {

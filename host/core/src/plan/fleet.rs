@@ -8,14 +8,13 @@ mod writes;
 pub use beside::Beside;
 pub use writes::{PlannedChange, Writes};
 
-use crate::plan::effect::EffectVerb;
+use crate::plan::effect::Effect;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use counting::{counts, digest, effects, groups, refusals};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
 use transom_api::State;
 use writes::name;
 
@@ -106,16 +105,9 @@ pub struct FleetCounts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EffectCount {
-    /// Kind of the objects.
-    pub kind: String,
-    /// Path of the field in objects that others made; empty for whole objects.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub path: String,
-    /// Key of the element, or empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub element: String,
-    /// What happens to it.
-    pub verb: EffectVerb,
+    /// The effect.
+    #[serde(flatten)]
+    pub effect: Effect,
     /// For how many primaries.
     pub primaries: usize,
     /// For how many primaries each field of updated objects differs.
@@ -124,20 +116,6 @@ pub struct EffectCount {
     /// How many fields are not listed: the less frequent ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_fields: usize,
-}
-
-impl fmt::Display for EffectCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_effect(f, [&self.kind, &self.path, &self.element], self.verb)
-    }
-}
-
-/// Writes an effect: the kind, the path and the element as far as there are any, and the verb.
-fn write_effect(f: &mut fmt::Formatter<'_>, words: [&str; 3], verb: EffectVerb) -> fmt::Result {
-    for word in words.into_iter().filter(|word| !word.is_empty()) {
-        write!(f, "{word} ")?;
-    }
-    f.write_str(verb.as_str())
 }
 
 impl EffectCount {

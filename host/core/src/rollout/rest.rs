@@ -32,7 +32,7 @@ impl Rest {
         if writes
             .changes
             .iter()
-            .any(|one| one.verb == EffectVerb::Deleted)
+            .any(|one| one.effect.verb == EffectVerb::Deleted)
         {
             return Pace::GoesOn;
         }
@@ -48,15 +48,18 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::effect::Effect;
     use crate::plan::fleet::PlannedChange;
     use crate::sample::key;
 
     fn writes(verbs: &[EffectVerb]) -> Writes {
         let change = |verb: &EffectVerb| PlannedChange {
-            kind: "ManifestWork".to_owned(),
-            path: String::new(),
-            element: String::new(),
-            verb: *verb,
+            effect: Effect {
+                kind: "ManifestWork".to_owned(),
+                path: String::new(),
+                element: String::new(),
+                verb: *verb,
+            },
             fields: Vec::new(),
         };
         Writes {

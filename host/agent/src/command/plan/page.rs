@@ -146,7 +146,7 @@ fn effect(page: &mut String, effect: &EffectCount, all: usize) {
         page,
         "<div class=\"effect\"><div class=\"row\"><span>{}</span><span>{}</span></div>\
          <div class=\"bar\"><i style=\"width: {share}%\"></i></div>",
-        code(&sentence(effect)),
+        code(&sentence(&effect.effect)),
         counted(count),
     );
     for (field, count) in &effect.fields {

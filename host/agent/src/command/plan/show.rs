@@ -4,6 +4,7 @@ use super::Told;
 use crate::output::Screen;
 use serde_json::Value;
 use transom_core::document::emit::to_yaml_in_order;
+use transom_core::plan::effect::Effect;
 use transom_core::plan::fleet::{
     Beside, EffectCount, EffectGroup, FleetCounts, FleetPlan, More, PlannedChange, Refused,
 };
@@ -103,7 +104,7 @@ fn more_of(more: usize, what: &str, screen: &Screen) {
 /// One kind of effect and its fields, as rows.
 fn effect(effect: &EffectCount) -> Vec<[String; 2]> {
     let row = |count: usize, text: String| [format!("{count:>9}"), text];
-    let mut rows = vec![row(effect.primaries, sentence(effect))];
+    let mut rows = vec![row(effect.primaries, sentence(&effect.effect))];
     let fields = effect.fields.iter();
     rows.extend(fields.map(|(field, count)| row(*count, format!("  {field}"))));
     if effect.more_fields > 0 {
@@ -116,36 +117,22 @@ fn effect(effect: &EffectCount) -> Vec<[String; 2]> {
 }
 
 /// What happens to what, such as ``ManagedCluster spec.taints `key` added``.
-pub(super) fn sentence(effect: &EffectCount) -> String {
-    said(
-        &effect.kind,
-        &effect.path,
-        &effect.element,
-        effect.verb.as_str(),
-    )
-}
-
-fn said(kind: &str, path: &str, element: &str, verb: &str) -> String {
-    let element = match element {
+pub(super) fn sentence(effect: &Effect) -> String {
+    let element = match effect.element.as_str() {
         "" => String::new(),
         element => format!("`{element}`"),
     };
-    let words = [kind, path, &element, verb].into_iter();
-    words
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    let quoted = Effect {
+        element,
+        ..effect.clone()
+    };
+    quoted.to_string()
 }
 
 /// The effects of a group, one by one.
 pub(super) fn changes(group: &EffectGroup) -> Vec<String> {
     let change = |change: &PlannedChange| {
-        let said = said(
-            &change.kind,
-            &change.path,
-            &change.element,
-            change.verb.as_str(),
-        );
+        let said = sentence(&change.effect);
         match change.fields.as_slice() {
             [] => said,
             fields => format!("{said} ({})", fields.join(", ")),
@@ -250,19 +237,15 @@ pub(super) fn yaml(data: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use transom_core::plan::effect::EffectVerb;
 
     #[test]
     fn an_effect_is_one_sentence() {
-        let of = |path: &str, element: &str, verb| EffectCount {
+        let of = |path: &str, element: &str, verb| Effect {
             kind: "ManagedCluster".to_owned(),
             path: path.to_owned(),
             element: element.to_owned(),
             verb,
-            primaries: 7,
-            fields: BTreeMap::new(),
-            more_fields: 0,
         };
         for (effect, expected) in [
             (of("", "", EffectVerb::Created), "ManagedCluster created"),

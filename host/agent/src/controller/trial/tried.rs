@@ -62,7 +62,11 @@ fn different_writes(one: &TriedPrimary, other: &TriedPrimary) -> String {
         let known = &other.account.writes.changes;
         let changes = one.account.writes.changes.iter();
         let mut only = changes.filter(|change| !known.contains(change));
-        let named: Vec<_> = only.by_ref().take(NAMED).map(ToString::to_string).collect();
+        let named: Vec<_> = only
+            .by_ref()
+            .take(NAMED)
+            .map(|change| change.effect.to_string())
+            .collect();
         let more = if only.next().is_some() { ", …" } else { "" };
         (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
     };
@@ -87,7 +91,7 @@ mod tests {
     use std::collections::BTreeMap;
     use transom_api::KnownReason;
     use transom_core::digest::Digest;
-    use transom_core::plan::effect::EffectVerb;
+    use transom_core::plan::effect::{Effect, EffectVerb};
     use transom_core::plan::fleet::PlannedChange;
     use transom_core::reference::ObjectRef;
     use transom_core::work::Key;
@@ -120,10 +124,12 @@ mod tests {
             result: LastResult::sample(End::InSync, KnownReason::InSync, 0),
         };
         let change = |verb: &EffectVerb| PlannedChange {
-            kind: "Thing".to_owned(),
-            path: String::new(),
-            element: String::new(),
-            verb: *verb,
+            effect: Effect {
+                kind: "Thing".to_owned(),
+                path: String::new(),
+                element: String::new(),
+                verb: *verb,
+            },
             fields: Vec::new(),
         };
         tried.account.writes.changes = verbs.iter().map(change).collect();

@@ -42,12 +42,9 @@ pub(super) fn counts(all: &[PlannedPrimary<'_>]) -> FleetCounts {
 pub(super) fn effects(all: &[PlannedPrimary<'_>]) -> Vec<EffectCount> {
     let mut counted: BTreeMap<_, EffectCount> = BTreeMap::new();
     for change in all.iter().flat_map(|one| &one.writes.changes) {
-        let what = (&change.kind, &change.path, &change.element, change.verb);
-        let one = counted.entry(what).or_insert_with(|| EffectCount {
-            kind: change.kind.clone(),
-            path: change.path.clone(),
-            element: change.element.clone(),
-            verb: change.verb,
+        let effect = &change.effect;
+        let one = counted.entry(effect).or_insert_with(|| EffectCount {
+            effect: effect.clone(),
             primaries: 0,
             fields: BTreeMap::new(),
             more_fields: 0,

@@ -299,7 +299,7 @@ fn secrets_are_counted_as_created_updated_and_deleted() {
     let effects: Vec<_> = plan
         .effects
         .iter()
-        .map(|one| (one.verb.as_str(), one.primaries))
+        .map(|one| (one.effect.verb.as_str(), one.primaries))
         .collect();
     assert_eq!(effects, [("created", 2), ("updated", 1), ("deleted", 1)]);
     assert_eq!(
@@ -320,6 +320,21 @@ fn secrets_are_counted_as_created_updated_and_deleted() {
         Some(other.digest),
         Some(all[0].1.digest),
         "what is created counts"
+    );
+}
+
+#[test]
+fn an_effect_is_kept_as_the_same_text_in_a_change_and_in_a_count() {
+    const CHANGE: &str =
+        r#"{"kind":"Secret","verb":"updated","fields":["data.kubeconfig.server"]}"#;
+    const COUNT: &str = r#"{"kind":"ManagedCluster","path":"spec.taints","element":"x","verb":"added","primaries":2}"#;
+    let change: PlannedChange = serde_json::from_str(CHANGE).unwrap();
+    let count: EffectCount = serde_json::from_str(COUNT).unwrap();
+    assert_eq!(serde_json::to_string(&change).unwrap(), CHANGE);
+    assert_eq!(serde_json::to_string(&count).unwrap(), COUNT);
+    assert_eq!(
+        count.effect.to_string(),
+        "ManagedCluster spec.taints x added"
     );
 }
 

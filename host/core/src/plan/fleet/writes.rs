@@ -8,7 +8,7 @@ use crate::managed_keys;
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::desired::Open;
-use crate::plan::effect::{self, Effect, EffectVerb, KEYS, TIMES};
+use crate::plan::effect::{self, Effect, KEYS, TIMES};
 use crate::projection::path;
 use crate::time::parse_rfc3339;
 use base64::Engine as _;
@@ -16,7 +16,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Maximum number of changes of one primary that are kept by name, and of fields of one change.
 const CHANGES: usize = 64;
@@ -27,26 +26,13 @@ pub(super) const NAME: usize = 317;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedChange {
-    /// Kind of the object.
-    pub kind: String,
-    /// Path of the field in an object that others made; empty for a whole object.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub path: String,
-    /// Key of the element, such as that of a taint; empty for anything but an element of a list.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub element: String,
-    /// What happens to it.
-    pub verb: EffectVerb,
+    /// The effect.
+    #[serde(flatten)]
+    pub effect: Effect,
     /// The fields of an updated object that differ: paths, and below a kubeconfig its parts, such as
     /// `data.kubeconfig.server`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-}
-
-impl fmt::Display for PlannedChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        super::write_effect(f, [&self.kind, &self.path, &self.element], self.verb)
-    }
 }
 
 /// What the reconcile of one primary would write.
@@ -116,36 +102,24 @@ fn change(step: &Step, before: Option<&Object>, effect: Effect) -> PlannedChange
         }
         _ => Vec::new(),
     };
-    let Effect {
-        verb,
-        kind,
-        path,
-        element,
-    } = effect;
-    PlannedChange {
-        kind,
-        path,
-        element,
-        verb,
-        fields,
-    }
+    PlannedChange { effect, fields }
 }
 
 /// A change with few and short names.
-fn shortened(change: PlannedChange) -> PlannedChange {
-    let mut fields: Vec<String> = change.fields.iter().map(|field| name(field)).collect();
+fn shortened(PlannedChange { effect, fields }: PlannedChange) -> PlannedChange {
+    let mut fields: Vec<String> = fields.iter().map(|field| name(field)).collect();
     if fields.len() > CHANGES {
         let more = fields.len() - (CHANGES - 1);
         fields.truncate(CHANGES - 1);
         fields.push(format!("and {more} more"));
     }
-    PlannedChange {
-        kind: name(&change.kind),
-        path: name(&change.path),
-        element: name(&change.element),
-        verb: change.verb,
-        fields,
-    }
+    let effect = Effect {
+        kind: name(&effect.kind),
+        path: name(&effect.path),
+        element: name(&effect.element),
+        verb: effect.verb,
+    };
+    PlannedChange { effect, fields }
 }
 
 /// A name as a plan holds it: one line, and cut when it is long.
