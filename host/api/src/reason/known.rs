@@ -298,8 +298,10 @@ reasons! {
     AdmissionRefused, Missing: "An admission webhook or policy of the cluster rejected the write.",
         "See its answer in the message. Let it allow what the policy grants.";
     AdmissionChanged, Invalid:
-        "An admission webhook of the cluster changed the written object, so the agent does not write it again.",
-        "Stop the webhook from changing the fields of the object.";
+        "The cluster stored something else than the agent wrote, so the agent does not write it again: an admission \
+         webhook changed it, or the CRD of the object lacks a field, and the API server left that out.",
+        "See the message for the fields. Stop the webhook from changing them, or install the version of the CRD that has \
+         them.";
     ServerUnavailable, Unreachable: "The API server cannot be reached, is overloaded, or cannot call a webhook for the write.",
         "Nothing to do if it is temporary: the agent tries again. Else see the message.";
     Paused, Held: "The primary has the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";

@@ -143,7 +143,8 @@ async fn rewrites_a_webhooks_change_only_when_something_else_is_desired() -> Res
         .await;
     assert_eq!(
         failure.message,
-        "failed to create Secret changing/s: an admission webhook changed data.kubeconfig, so it is not written again"
+        "failed to create Secret changing/s: the API server stored something else in data.kubeconfig: an admission webhook \
+         changed that, or the CRD does not have the field; so it is not written again"
     );
     // The next reconcile finds the webhook's result and desires the same as before.
     let there = scene.there(&target).await?;

@@ -139,7 +139,7 @@ async fn changed(stage: &Stage) -> Result<()> {
     ensure!(
         agent
             .log()?
-            .contains("an admission webhook changed data.kubeconfig"),
+            .contains("stored something else in data.kubeconfig: an admission webhook"),
         "{}",
         agent.tail()
     );

@@ -221,7 +221,8 @@ fn of(policy: &str, step: &Step) -> (String, ObjectRef) {
 
 fn failed(step: &Step, paths: &[String]) -> WriteFailure {
     let why = format!(
-        "an admission webhook changed {}, so it is not written again",
+        "the API server stored something else in {}: an admission webhook changed that, or the CRD does not have the \
+         field; so it is not written again",
         paths.join(", ")
     );
     failure::failed(
@@ -316,6 +317,23 @@ mod tests {
             version: "7".to_owned(),
             fields: vec![("spec.taints".to_owned(), taints)],
         }
+    }
+
+    #[test]
+    fn a_pruned_field_is_not_blamed_on_a_webhook_alone() {
+        let reference = ObjectRef::local("example.com/v1", "Thing", Some("n"), "t");
+        let step = Step::Patch {
+            reference,
+            version: "7".to_owned(),
+            fields: vec![("spec.size".to_owned(), json!(3))],
+        };
+        // The API server prunes what the schema does not have, and says so in a warning only.
+        let paths = changed(&step, &json!({"spec": {}}));
+        assert_eq!(
+            failed(&step, &paths).message,
+            "failed to patch Thing n/t: the API server stored something else in spec.size: an admission webhook changed \
+             that, or the CRD does not have the field; so it is not written again"
+        );
     }
 
     #[test]
