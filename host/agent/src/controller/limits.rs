@@ -152,9 +152,14 @@ impl Controller {
         for policy in policies {
             self.save_failing(&policy).await;
             let approved = self.approved_limits(&policy, active).await;
+            let before = self.limits.status(&policy);
             let Some(looked) = self.check_limits(&policy, approved.as_deref()) else {
                 continue;
             };
+            // Every status is computed then, and while anything is withheld this looks once a second.
+            if before != self.limits.status(&policy) {
+                self.statuses.changed();
+            }
             self.tell_limits(&policy, &looked);
             if let Some(queue) = self.queue(&policy) {
                 for primary in &looked.released {
@@ -169,7 +174,6 @@ impl Controller {
             }
             self.save(&policy).await;
         }
-        self.statuses.changed();
         released
     }
 
@@ -223,9 +227,12 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::command::session::of_case;
     use crate::controller::Clock;
-    use transom_core::work::Key;
+    use crate::controller::connections::Connections;
+    use transom_core::contract::AgentFacts;
+    use transom_core::watches::SecretReads;
 
     const POLICY: &str = "external-managed-kubeconfig";
 
@@ -250,6 +257,32 @@ mod tests {
         assert_eq!(stored().await.len(), 1, "it may be there");
         session.active.found(&[], &[]);
         assert_eq!(stored().await, [""; 0]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_record_that_cannot_be_written_is_tried_again_with_back_off() {
+        // There is no connection that could write it.
+        let connections = Connections::new(BTreeMap::new(), SecretReads::Watch);
+        let facts = AgentFacts::new("local-cluster", None);
+        let place = ObjectRef::local("v1", "ConfigMap", Some("transom"), "transom-limits");
+        let controller = Controller::new(connections, Clock::new(None), facts);
+        let controller = controller.limiting(Some(place.clone()));
+        let store = controller.limits.store.as_ref().unwrap();
+        store.there.lock().await.known = true;
+        let policy: Arc<str> = POLICY.into();
+        let mut kept = KeptPolicy::default();
+        kept.failing.found(None, 0).unwrap();
+        kept.failing.failed(&place.clone().into(), 0);
+        controller.limits.lock().insert(Arc::clone(&policy), kept);
+        controller.save_failing(&policy).await;
+        assert!(store.there.lock().await.is_put_off());
+        // The next looks do not even read it: that would fail, too.
+        controller.save_failing(&policy).await;
+        let mut there = store.there.lock().await;
+        assert!(there.failed.is_none());
+        assert!(!there.put_off(), "it was told");
+        there.written(store::object(&place, Default::default()));
+        assert!(!there.is_put_off() && there.put_off());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -317,6 +317,7 @@ fn unpublished(place: &str, error: &io::Error) {
 mod tests {
     use crate::command::session::of_case;
     use crate::controller::Clock;
+    use futures::FutureExt as _;
 
     const POLICY: &str = "external-managed-kubeconfig";
 
@@ -334,5 +335,16 @@ mod tests {
         // Nor does it judge what is withheld.
         controller.current.send_replace(false);
         assert!(!controller.release_withheld(&session.active).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_look_at_the_limits_that_changes_nothing_computes_no_status() {
+        let (_folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        controller.release_withheld(&session.active).await;
+        drop(controller.statuses.changed.notified().now_or_never());
+        controller.release_withheld(&session.active).await;
+        let changed = controller.statuses.changed.notified().now_or_never();
+        assert_eq!(changed, None);
     }
 }

@@ -2,6 +2,7 @@
 //! written a moment after it changed. `core::failing` decides what is kept.
 
 use super::Controller;
+use super::store::LimitStore;
 use super::there::There;
 use crate::controller::Admitted;
 use crate::policies::active::Active;
@@ -136,14 +137,11 @@ impl Controller {
             data.into_iter().map(|(entry, _)| entry).find(is_gone)
         };
         let mut there = store.there.lock().await;
-        if gone(&there).is_none() || there.failure().is_some() {
-            return;
-        }
-        if self.learn(store, &mut there).await.is_err() {
+        if gone(&there).is_none() || !self.is_ready(store, &mut there).await {
             return;
         }
         while let Some(entry) = gone(&there) {
-            if self.put(store, &mut there, &entry, None).await.is_err() {
+            if !self.put_alone(store, &mut there, &entry, None).await {
                 return there.outdate();
             }
         }
@@ -182,13 +180,14 @@ impl Controller {
             });
             each.collect::<Vec<_>>().into_iter().collect()
         });
-        if let Err::<(), Failure>(failure) = found {
-            let reason = failure.reason.known().unwrap_or(KnownReason::ReadFailed);
-            telemetry::unreadable("since when guests fail", reason, &failure.message);
-        }
+        let Err::<(), Failure>(failure) = found else {
+            return self.statuses.changed();
+        };
+        let reason = failure.reason.known().unwrap_or(KnownReason::ReadFailed);
+        telemetry::unreadable("since when guests fail", reason, &failure.message);
     }
 
-    /// Writes what changed of a policy since it was written; what cannot be written is tried again with the next look.
+    /// Writes what changed of a policy since it was written; what cannot be written is tried again later.
     pub(super) async fn save_failing(&self, policy: &Arc<str>) {
         let queue = self.queue(policy);
         let awaits = self.failing(policy, |failing| failing.awaits());
@@ -204,7 +203,7 @@ impl Controller {
             return;
         };
         let mut there = store.there.lock().await;
-        if there.failure().is_some() || self.learn(store, &mut there).await.is_err() {
+        if !self.is_ready(store, &mut there).await {
             return;
         }
         let (entry, Some(text)) = (entry(policy), unsaved()) else {
@@ -213,10 +212,16 @@ impl Controller {
         // The limits lie in the same object, which must not become too large for them.
         let room = ROOM.saturating_sub(there.bytes(PREFIX, &entry));
         let kept = text.clone().filter(|text| text.len() <= room);
-        match self.put(store, &mut there, &entry, kept).await {
-            Ok(()) => self.failing(policy, |failing| failing.saved(text.as_deref())),
-            Err(_) => there.outdate(),
+        match self.put_alone(store, &mut there, &entry, kept).await {
+            true => self.failing(policy, |failing| failing.saved(text.as_deref())),
+            false => there.outdate(),
         }
+    }
+
+    /// Whether the place is known and may be written now.
+    async fn is_ready(&self, store: &LimitStore, there: &mut There) -> bool {
+        let waits = there.is_put_off() || there.failure().is_some();
+        !waits && self.learn(store, there).await.is_ok()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::there::{LastWriter, There};
 use super::{Controller, KeptPolicy};
+use crate::telemetry;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -101,10 +102,14 @@ impl Controller {
             return;
         };
         let mut there = store.there.lock().await;
+        if there.is_put_off() {
+            return;
+        }
         let learnt = self.learn(store, &mut there).await.is_ok();
         // Another replica may have recorded more meanwhile, which this one has just learnt.
         let Some(record) = record() else { return };
-        let written = learnt && self.write(store, &mut there, policy, &record).await.is_ok();
+        let text = Some(record.text());
+        let written = learnt && self.put_alone(store, &mut there, policy, text).await;
         there.known &= written;
         if written && let Some(kept) = self.limits.lock().get_mut(policy) {
             kept.unsaved = None;
@@ -206,8 +211,28 @@ impl Controller {
         if !written.as_ref().is_err_and(unanswered) {
             there.unanswered = None;
         }
-        there.object = Some(written?);
+        there.written(written?);
         Ok(())
+    }
+
+    /// Writes an entry for which no reconcile waits, or removes it. A failure is told once, and such writes are tried
+    /// again with back-off.
+    pub(super) async fn put_alone(
+        &self,
+        store: &LimitStore,
+        there: &mut There,
+        entry: &str,
+        text: Option<String>,
+    ) -> bool {
+        let Err(failed) = self.put(store, there, entry, text).await else {
+            return true;
+        };
+        // Another replica wrote, or leads: that is looked at with the next look.
+        let passes = matches!(Class::of(failed.reason), Class::Conflict | Class::Standby);
+        if !passes && there.put_off() {
+            telemetry::unreadable("the records of limits", failed.reason, &failed.message);
+        }
+        false
     }
 
     /// Drops what is recorded for policies that are gone, and over for long; returns the paths.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
+use transom_core::backoff;
 use transom_core::failure::Failure;
 use transom_core::limits::LimitRecord;
 use transom_core::object::Object;
@@ -21,6 +22,9 @@ pub(super) struct There {
     pub(super) failed: Option<(Instant, Failure)>,
     /// The entry whose writing got no answer: it may be there.
     pub(super) unanswered: Option<(String, Option<String>)>,
+    /// How many writes for which no reconcile waits failed since the last one that did not, and until when the next one
+    /// waits.
+    put_off: Option<(u32, Instant)>,
 }
 
 /// Who wrote an entry since it was read or written last.
@@ -100,6 +104,26 @@ impl There {
                 _ => LastWriter::Another,
             }
         }
+    }
+
+    /// Whether a write for which no reconcile waits has to wait, because one failed.
+    pub(super) fn is_put_off(&self) -> bool {
+        self.put_off
+            .is_some_and(|(_, until)| Instant::now() < until)
+    }
+
+    /// Has such writes wait, longer each time; returns whether this is the first failure.
+    pub(super) fn put_off(&mut self) -> bool {
+        let failures = self.put_off.map_or(0, |(failures, _)| failures);
+        // One object, one writer: there is nothing to spread.
+        let wait = Duration::from_millis(backoff::delay_ms(failures, 0));
+        self.put_off = Some((failures.saturating_add(1), Instant::now() + wait));
+        failures == 0
+    }
+
+    /// A write was done.
+    pub(super) fn written(&mut self, object: Object) {
+        (self.object, self.put_off) = (Some(object), None);
     }
 
     pub(super) fn fail(&mut self, failure: Failure) -> Failure {
