@@ -4,6 +4,7 @@
 use crate::args::run::{ApproveArgs, HistoryArgs, RollbackArgs, WhereArgs};
 use crate::command::{block_on, connect};
 use crate::output::{CommandEnd, Screen};
+use crate::policies::objects::status;
 use crate::{args::OutputFormat, controller::connections::Connections};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
@@ -273,13 +274,25 @@ impl Opened {
         })
     }
 
+    /// The history of a policy, as the agent goes by it that published its status.
     async fn history(&self, policy: &str, namespace: &str) -> anyhow::Result<History> {
         let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");
         let objects = self
             .cluster
             .list_records(&like, (MANAGED_BY, MANAGER))
             .await?;
-        let history = History::of(policy, &objects).under(builtin_digest);
+        let history = History::of(policy, &objects);
+        // Without the kind, or without the right to read it, only this version's own components are known.
+        let object = self.policy(policy).await.ok().flatten();
+        let published = object.as_ref().and_then(status);
+        let published = published.and_then(|status| status.revision);
+        let theirs = published.map(|revision| history.builtin_of(&revision));
+        let theirs = theirs.unwrap_or_default();
+        let builtin = |name: &str| {
+            let theirs = theirs.get(name).map(String::as_str);
+            theirs.or_else(|| builtin_digest(name))
+        };
+        let history = history.for_agent(object.as_ref().map(Object::uid), builtin);
         if history.records().is_empty() {
             bail!("failed to find a revision of {policy} in the namespace `{namespace}`");
         }

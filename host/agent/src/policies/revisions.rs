@@ -88,21 +88,22 @@ impl Components {
         loop {
             let times = match &*revisions.known.locked() {
                 (_, Some(known)) => {
-                    let history = known.get(policy).cloned();
-                    return Ok(Some(history.unwrap_or_default().of_object(uid)));
+                    let history = known.get(policy).cloned().unwrap_or_default();
+                    return Ok(Some(history.for_agent(uid, builtin_digest)));
                 }
                 (times, None) => *times,
             };
             let Some(objects) = self.kept_objects(&revisions.namespace, ALL).await? else {
                 return Ok(None);
             };
-            let histories = History::by_policy(&objects).into_iter();
-            let here = |(policy, history): (_, History)| (policy, history.under(builtin_digest));
-            let histories = histories.map(here).collect();
+            let histories = History::by_policy(&objects);
             let mut known = revisions.known.locked();
             // A list that began before they were forgotten may lack what another agent kept since.
             if known.0 == times {
-                self.kept().use_histories(&histories);
+                let each = histories.clone().into_iter();
+                // The objects of the policies are not known yet.
+                let here = each.map(|(policy, all)| (policy, all.for_agent(None, builtin_digest)));
+                self.kept().use_histories(&here.collect());
                 known.1 = Some(histories);
             }
         }
@@ -174,7 +175,7 @@ impl Components {
                 let objects = self.kept_objects(namespace, (POLICY, policy)).await;
                 let objects = objects.map_err(|one| unread(one.reason, one.message))?;
                 let history = History::of(policy, &objects.unwrap_or_default());
-                history.of_object(uid).under(builtin_digest)
+                history.for_agent(uid, builtin_digest)
             }
             false => {
                 let history = self.history(policy, uid).await;
@@ -185,25 +186,25 @@ impl Components {
         let place = RecordPlace { namespace, uid };
         if note.gone {
             let steps = history.delete(namespace);
-            write(&*cluster, policy, steps, &mut history).await?;
+            write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
         // Bars come first: they must not be lost if the agent is killed in between.
         for (record, why) in &note.barred {
             let steps = history.bar(record, why, place, note.keep);
-            write(&*cluster, policy, steps, &mut history).await?;
+            write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
         let active = history.active().map(|active| active.id);
         let is_kept = active.is_some() && active == note.active.last().map(|last| last.id);
         for record in note.active.iter().filter(|_| !is_kept) {
             let steps = history.activate(record, place, note.keep);
-            write(&*cluster, policy, steps, &mut history).await?;
+            write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
         for record in &note.active {
             let steps = history.learn(record, place);
-            write(&*cluster, policy, steps, &mut history).await?;
+            write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
         let steps = history.forget_expected(revisions.clock.now_seconds(), place);
-        write(&*cluster, policy, steps, &mut history).await?;
+        write(&*cluster, (policy, uid), steps, &mut history).await?;
         self.kept().use_history(policy, &history);
         if let (now, Some(known)) = &mut *revisions.known.locked()
             && *now == times
@@ -217,7 +218,7 @@ impl Components {
 /// Writes revisions of a policy, and takes them into its history as they are then.
 async fn write(
     cluster: &dyn Cluster,
-    policy: &str,
+    (policy, uid): (&str, Option<&str>),
     steps: Vec<Step>,
     history: &mut History,
 ) -> Result<(), WriteFailure> {
@@ -237,6 +238,6 @@ async fn write(
             object.map_err(|ReadFailure { reason, message }| WriteFailure { reason, message })?;
         history.put(&target.name, object.as_ref().and_then(RevisionRecord::read));
     }
-    *history = std::mem::take(history).under(builtin_digest);
+    *history = std::mem::take(history).for_agent(uid, builtin_digest);
     Ok(())
 }

@@ -13,6 +13,7 @@ pub use record::{Manifests, RevisionRecord};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use transom_api::labels;
+use transom_api::status::RevisionStatus;
 
 /// Group and version of the objects.
 pub const OBJECT_API_VERSION: &str = "apps/v1";
@@ -61,20 +62,23 @@ impl History {
         by_policy.into_iter().map(ordered).collect()
     }
 
-    /// Without the records of an earlier policy object of the same name, which go with that. `uid` is that of the
-    /// present one; `None` for a policy that is no object.
+    /// The history as an agent goes by it that has these builtin components and a policy object with this uid; no uid
+    /// for a policy that is no object. Records of an earlier object of the same name do not count: they go with that.
     #[must_use]
-    pub fn of_object(mut self, uid: Option<&str>) -> Self {
+    pub fn for_agent<'a>(
+        mut self,
+        uid: Option<&str>,
+        builtin: impl Fn(&str) -> Option<&'a str>,
+    ) -> Self {
         let is_other = |owner: &str| uid.is_some_and(|uid| uid != owner);
         self.records
             .retain(|record| !record.owner.as_deref().is_some_and(is_other));
-        self
+        self.under(builtin)
     }
 
-    /// The history for an agent with these builtin components: what it could go on with only as a revision that is
-    /// barred is barred for it, too. So the revision before is active, until an agent of another version comes.
-    #[must_use]
-    pub fn under<'a>(mut self, builtin: impl Fn(&str) -> Option<&'a str>) -> Self {
+    /// What the agent could go on with only as a revision that is barred is barred for it, too. So the revision before
+    /// is active, until an agent of another version comes.
+    fn under<'a>(mut self, builtin: impl Fn(&str) -> Option<&'a str>) -> Self {
         let bar = |record: &RevisionRecord| {
             let own = || self.find(&record.id_under(&builtin))?.barred.clone();
             record.barred.clone().or_else(own)
@@ -84,6 +88,25 @@ impl History {
             record.barred = bar;
         }
         self
+    }
+
+    /// The digests of the builtin components, by name, of the agent that published this revision as the active one: it
+    /// may have another version than this one.
+    pub fn builtin_of(&self, published: &RevisionStatus) -> BTreeMap<String, String> {
+        let RevisionStatus {
+            id,
+            decide,
+            trigger,
+            ..
+        } = published;
+        let is = |record: &&RevisionRecord| record.is_published_as(id, decide, trigger.as_deref());
+        let digests = [Some(decide), trigger.as_ref()].into_iter().flatten();
+        let record = self.records.iter().find(is);
+        let guests = record.into_iter().flat_map(RevisionRecord::guests);
+        let named = guests.zip(digests).filter_map(|((_, guest, _), digest)| {
+            Some((record::builtin_name(guest)?, digest.clone()))
+        });
+        named.collect()
     }
 
     fn ordered(mut records: Vec<RevisionRecord>) -> Self {
@@ -623,7 +646,7 @@ mod tests {
         let mut objects = Vec::new();
         let steps = History::default().activate(&record(1), PLACE, 10);
         apply(&mut objects, steps);
-        let of = |uid| History::of("external", &objects).of_object(uid);
+        let of = |uid| History::of("external", &objects).for_agent(uid, |_| None);
         assert!(of(PLACE.uid).active().is_some() && of(None).active().is_some());
         assert!(of(Some("other")).records().is_empty());
     }
@@ -757,6 +780,21 @@ mod tests {
                 "{agent}"
             );
         }
+        // Whoever asks from elsewhere goes by the components of the agent that published what is active.
+        for (agent, active) in [("sha256:old", 1), ("sha256:new", 3)] {
+            let record = both.records().iter().find(|one| one.number == active);
+            let published = RevisionStatus {
+                id: short(&record.unwrap().id),
+                decide: agent.to_owned(),
+                ..RevisionStatus::default()
+            };
+            let builtin = both.builtin_of(&published);
+            assert_eq!(builtin["kubeconfig"], agent);
+            let here = |name: &str| builtin.get(name).map(String::as_str);
+            let seen = both.clone().for_agent(None, here);
+            assert_eq!(seen.active().map(|one| one.number), Some(active), "{agent}");
+        }
+        assert!(both.builtin_of(&RevisionStatus::default()).is_empty());
         // The bar stays as long as there is what it holds for.
         let under = both.under(|name| (name == "kubeconfig").then_some("sha256:old"));
         let failed = of_agent("sha256:old", 4, builtin);

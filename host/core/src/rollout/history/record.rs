@@ -88,7 +88,7 @@ pub struct RevisionRecord {
 }
 
 /// The name of the component of a guest, if it is a builtin one.
-fn builtin_name(guest: &GuestSpec) -> Option<String> {
+pub(super) fn builtin_name(guest: &GuestSpec) -> Option<String> {
     match ComponentSource::parse(&guest.component) {
         Ok(ComponentSource::Builtin(name)) => Some(name),
         _ => None,
@@ -260,7 +260,7 @@ impl RevisionRecord {
     }
 
     /// The guests, each with its field in the `spec` and the digest of its component.
-    fn guests(&self) -> impl Iterator<Item = (&'static str, &GuestSpec, &str)> {
+    pub(super) fn guests(&self) -> impl Iterator<Item = (&'static str, &GuestSpec, &str)> {
         let guests = &self.spec.guests;
         let decide = ("decide", &guests.decide, &*self.decide);
         let trigger = guests.trigger.as_ref().zip(self.trigger.as_deref());
