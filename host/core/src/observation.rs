@@ -17,6 +17,8 @@ pub enum Observation {
     Readable(String),
     /// The same of one object, whose watch went on meanwhile.
     ObjectReadable(String),
+    /// The same of one file, whose folder was watched meanwhile. It may define new objects.
+    FileReadable(String),
     /// A watch can be read: its first list is complete, or it answered again while it still counts as unreadable.
     Answered,
 }
@@ -30,6 +32,8 @@ pub struct Unreadable {
     pub reason: transom_api::KnownReason,
     /// Where in it and why, without its values.
     pub message: String,
+    /// Whether all else is watched meanwhile: it is one object or file.
+    pub is_part: bool,
     /// The objects concerned, where known.
     pub objects: Vec<Arc<ObjectRef>>,
 }

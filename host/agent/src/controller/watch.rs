@@ -70,17 +70,18 @@ impl Controller {
     /// watches recover at about the same time, so the follow-up work is done once for the whole batch. Returns whether
     /// reconciles that await the cluster may be retried.
     pub(crate) fn observe_all(&self, observations: Vec<Observation>) -> bool {
-        let is_readable = observations
-            .iter()
-            .any(|one| matches!(one, Observation::Readable(_)));
-        let goes_on = observations.iter().any(|one| {
+        use Observation::{Answered, FileReadable, ObjectReadable, Readable};
+        let has = |is: fn(&Observation) -> bool| observations.iter().any(is);
+        let goes_on = has(|one| {
             matches!(
                 one,
-                Observation::Readable(_) | Observation::ObjectReadable(_) | Observation::Answered
+                Readable(_) | FileReadable(_) | ObjectReadable(_) | Answered
             )
         });
-        if is_readable {
+        if has(|one| matches!(one, Readable(_))) {
             self.restart_sightings();
+        }
+        if has(|one| matches!(one, Readable(_) | FileReadable(_))) {
             // New primaries are expected before one of them is reconciled.
             self.locate_new();
         }
@@ -98,7 +99,7 @@ impl Controller {
             }
             Observation::Answered => {}
             Observation::Unreadable(unreadable) => {
-                if unreadable.objects.is_empty() {
+                if !unreadable.is_part {
                     self.restart_sightings();
                 }
                 for object in &unreadable.objects {
@@ -109,7 +110,9 @@ impl Controller {
                 self.statuses.changed();
                 telemetry::unreadable(&unreadable.place, unreadable.reason, &unreadable.message);
             }
-            Observation::Readable(place) | Observation::ObjectReadable(place) => {
+            Observation::Readable(place)
+            | Observation::ObjectReadable(place)
+            | Observation::FileReadable(place) => {
                 self.statuses.changed();
                 telemetry::readable(&place);
             }
@@ -286,6 +289,52 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::session::of_case;
+    use crate::controller::Clock;
+    use transom_core::contract::decide::Age;
+    use transom_core::inputs::age::Freshness;
+    use transom_core::object::Object;
+    use transom_core::observation::Unreadable;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn only_a_gap_in_a_watch_restarts_the_times_of_all_heartbeats() {
+        let policy = "external-managed-kubeconfig";
+        let (_folder, session, primary) = of_case(policy, Clock::new(Some(20_000))).await;
+        let controller = &session.controller;
+        let object = Object {
+            reference: primary,
+            version: "1".to_owned(),
+            body: serde_json::json!({"spec": {"renewTime": "1970-01-01T00:00:00Z"}}),
+        };
+        let age = Age {
+            field: "spec.renewTime".to_owned(),
+            seconds: 300,
+        };
+        let stays_stale = |observation: Observation| {
+            let see = |at| {
+                let sightings = &mut controller.memory.lock().sightings;
+                sightings.freshness(Some(&object), &age, at)
+            };
+            controller.memory.lock().sightings = Default::default();
+            see(0);
+            controller.observe_all(vec![observation]);
+            matches!(see(20_000), Freshness::Stale { .. })
+        };
+        let unreadable = |is_part| {
+            Observation::Unreadable(Unreadable {
+                place: "a.yaml".to_owned(),
+                reason: transom_api::KnownReason::ManifestInvalid,
+                message: String::new(),
+                is_part,
+                objects: Vec::new(),
+            })
+        };
+        assert!(stays_stale(Observation::FileReadable("a.yaml".to_owned())));
+        assert!(stays_stale(Observation::ObjectReadable("a".to_owned())));
+        assert!(stays_stale(unreadable(true)));
+        assert!(!stays_stale(Observation::Readable("folder".to_owned())));
+        assert!(!stays_stale(unreadable(false)));
+    }
 
     #[test]
     fn what_comes_back_over_and_over_is_tried_less_and_less_often_and_the_last_is_never_lost() {

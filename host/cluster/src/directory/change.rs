@@ -17,8 +17,10 @@ pub(super) enum DirectoryNews {
     Object(Arc<ObjectRef>),
     /// Something cannot be read.
     Unreadable(Box<Unreadable>),
-    /// A place became readable, or is gone.
+    /// A folder became readable, or is gone.
     Readable(String),
+    /// The same of a file, while its folder was watched.
+    FileReadable(String),
 }
 
 /// Identifies the content of a file when it was read.
@@ -79,6 +81,7 @@ pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) ->
             "{}{more}: defined more than once in {files}",
             shown.join(", ")
         ),
+        is_part: true,
         objects: objects.iter().cloned().collect(),
     }
 }

@@ -76,6 +76,9 @@ impl DirectoryObservations {
                 DirectoryNews::Readable(place) => {
                     return Some(Observation::Readable(place));
                 }
+                DirectoryNews::FileReadable(place) => {
+                    return Some(Observation::FileReadable(place));
+                }
                 DirectoryNews::Object(reference) if !self.shared.observes(&reference) => {}
                 DirectoryNews::Object(reference) => {
                     match self.shared.read_kept(&reference) {

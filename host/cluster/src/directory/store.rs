@@ -501,7 +501,7 @@ mod tests {
                             prop_assert!(told.insert(name, now.clone()) != Some(now), "told in vain");
                         }
                         DirectoryNews::Unreadable(one) => drop(unreadable.insert(one.place.clone(), *one)),
-                        DirectoryNews::Readable(place) => prop_assert!(unreadable.remove(&place).is_some(), "told in vain"),
+                        DirectoryNews::Readable(place) | DirectoryNews::FileReadable(place) => prop_assert!(unreadable.remove(&place).is_some(), "told in vain"),
                     }
                 }
                 for (name, now) in seen(&store) {

@@ -214,6 +214,7 @@ impl Cache {
             place: self.place(scope),
             reason,
             message,
+            is_part: false,
             objects: Vec::new(),
         })
     }
@@ -228,6 +229,7 @@ impl Cache {
             place: reference.to_string(),
             reason: fault.reason,
             message,
+            is_part: true,
             objects: vec![reference.clone().into()],
         })
     }

@@ -111,6 +111,7 @@ impl Server {
             place: format!("connection {}", trouble.place),
             reason: trouble.reason,
             message: trouble.message,
+            is_part: false,
             objects: Vec::new(),
         })
     }

@@ -75,7 +75,7 @@ fn a_folder_that_becomes_a_link_to_its_next_version_is_followed() {
     .unwrap();
     exchange(&watched.folder, "2", "trees/1");
     // For a moment there was no folder.
-    let about_root = |told: &String| told == "ReadFailed ." || told == "readable .";
+    let about_root = |told: &String| told == "ReadFailed ." || told == "followed .";
     let mut told: Vec<String> = std::iter::repeat_with(|| watched.next())
         .filter(|told| !about_root(told))
         .take(2)

@@ -66,8 +66,10 @@ impl Watched {
             Observation::Unreadable(unreadable) => {
                 format!("{} {}", unreadable.reason.as_str(), unreadable.place)
             }
+            Observation::FileReadable(place) => format!("readable {place}"),
+            // Also after a gap in the watch.
             Observation::Readable(place) | Observation::ObjectReadable(place) => {
-                format!("readable {place}")
+                format!("followed {place}")
             }
             Observation::Answered => "answered".to_owned(),
         }
@@ -365,7 +367,7 @@ fn a_missing_root_deletes_no_objects() {
     watched.expect(&["ReadFailed ."]);
     assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
     std::fs::rename(watched.folder.path("elsewhere"), &root).unwrap();
-    watched.expect(&["readable ."]);
+    watched.expect(&["followed ."]);
     watched.folder.write("sub/a.yaml", map("a", "2"));
     watched.expect(&["ConfigMap n/a 2"]);
 }

@@ -50,6 +50,7 @@ impl DirectoryStore {
             message: format!("{place}: {message}"),
             place: place.to_string(),
             reason,
+            is_part: !self.closed.contains(place),
             objects,
         };
         if self.problems.get(place) == Some(&problem) {
@@ -88,9 +89,11 @@ impl DirectoryStore {
 
     /// Removes the fault of a place; returns the news.
     pub(in crate::directory) fn mended(&mut self, place: &FilePlace) -> Option<DirectoryNews> {
-        self.problems
-            .remove(place)
-            .map(|problem| DirectoryNews::Readable(problem.place))
+        let problem = self.problems.remove(place)?;
+        Some(match problem.is_part {
+            true => DirectoryNews::FileReadable(problem.place),
+            false => DirectoryNews::Readable(problem.place),
+        })
     }
 
     /// The news about the duplicates in the same files.
@@ -101,7 +104,7 @@ impl DirectoryStore {
             }
             _ => {
                 self.duplicates.remove(&files);
-                DirectoryNews::Readable(files.to_string())
+                DirectoryNews::FileReadable(files.to_string())
             }
         }
     }
