@@ -225,24 +225,6 @@ fn explains_states_and_reasons_of_other_guests() {
 }
 
 #[test]
-fn explain_notes_the_manifests_that_it_cannot_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_str().unwrap();
-    let explain = || said(&["explain", "--policies", path, "NotAvailable"]);
-    let (code, _, told) = explain();
-    let named = format!("failed to find a policy in `{path}`");
-    assert!(code == Some(2) && told.contains(&named), "{told}");
-    fs::write(folder.path().join("broken.yaml"), "a: [\n").unwrap();
-    let (code, _, told) = explain();
-    assert!(code == Some(2) && told.contains("broken.yaml"), "{told}");
-    let policy = root().join("policies/external-managed-kubeconfig/policy.yaml");
-    fs::copy(policy, folder.path().join("policy.yaml")).unwrap();
-    let (code, shown, told) = explain();
-    assert!(code == Some(0) && shown.contains("What to do:"), "{told}");
-    assert!(told.contains("broken.yaml"), "{told}");
-}
-
-#[test]
 fn renders_standard_input_and_several_files_as_one() {
     let case = root().join("policies/external-managed-kubeconfig/cases/G03-available/given.yaml");
     let text = fs::read_to_string(case).unwrap();

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn transom(words: &[&str]) -> Output {
@@ -106,4 +107,27 @@ fn unknown_flags_exit_with_2() {
     ] {
         assert_eq!(transom(args).status.code(), Some(2), "{args:?}");
     }
+}
+
+#[test]
+fn explain_notes_the_manifests_that_it_cannot_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let explain = || {
+        let output = transom(&["explain", "--policies", path, "NotAvailable"]);
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), shown, told(&output))
+    };
+    let (code, _, said) = explain();
+    let named = format!("failed to find a policy in `{path}`");
+    assert!(code == Some(2) && said.contains(&named), "{said}");
+    fs::write(folder.path().join("broken.yaml"), "a: [\n").unwrap();
+    let (code, _, said) = explain();
+    assert!(code == Some(2) && said.contains("broken.yaml"), "{said}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let policy = root.join("policies/external-managed-kubeconfig/policy.yaml");
+    fs::copy(policy, folder.path().join("policy.yaml")).unwrap();
+    let (code, shown, said) = explain();
+    assert!(code == Some(0) && shown.contains("What to do:"), "{said}");
+    assert!(said.contains("broken.yaml"), "{said}");
 }

@@ -1,19 +1,19 @@
 //! Stage 7, apply: carries out a plan, and has every reconcile that depends on what was written run again.
 
+mod confirm;
+
 use crate::controller::memory;
 use crate::controller::plan::Planned;
 use crate::controller::queue::Queued;
 use crate::controller::{Admitted, Controller, Ended, Touched, account};
 use crate::telemetry;
 use std::sync::Arc;
-use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::fingerprint;
 use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
 use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, write_limit};
-use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
 use transom_core::stamp::Stamp;
@@ -72,58 +72,6 @@ impl Controller {
             kept,
         };
         Ok(Applied { success, touched })
-    }
-
-    /// Before a step that cannot be undone: asks the API server whether an object exists that the guest was not shown.
-    /// Watches of different kinds lag independently: works may be known before the add-ons that have to go first.
-    async fn nothing_missed(&self, ends: bool, touched: &Touched) -> Result<(), Failure> {
-        if !ends || self.accounts.is_dry_run() {
-            return Ok(());
-        }
-        let unseen = |object: &ObjectRef| {
-            let message = format!("{object} exists, although no watch event has reported it yet");
-            Failure::known(KnownReason::ReadFailed, message)
-        };
-        for set in &touched.shown_sets {
-            let question = set.question();
-            let (place, labels) = (&question.place, &question.labels);
-            let missed = |object: &Object| set.missed(object);
-            let list = self.connections.list_metadata(place, labels, &missed);
-            if let Some(object) = list.await?.first() {
-                return Err(unseen(&object.reference));
-            }
-        }
-        let every = Selector::default();
-        for object in &touched.absent {
-            // Waits for a watch that is being listed, which may have lagged before. What no watch covers is requested.
-            let mut is_there = self.connections.read(object).await?.is_some();
-            if !is_there && self.connections.weigh(object).is_some() {
-                let list = self.connections.list_metadata(object, &every, &|_| true);
-                is_there = !list.await?.is_empty();
-            }
-            if is_there {
-                return Err(unseen(object));
-            }
-        }
-        Ok(())
-    }
-
-    /// Before a write on another connection than that of the primary: whether that one still leads to the cluster that
-    /// the answer rests on. If there is another one behind its address, what the one before made is not its own.
-    async fn same_cluster(&self, key: &Key, plan: &Plan, touched: &Touched) -> Result<(), Failure> {
-        let (cluster, before) = (&key.primary.cluster, &*touched.cluster_uid);
-        let mut steps = plan.steps.iter();
-        if before.is_empty() || steps.all(|step| step.target().cluster == *cluster) {
-            return Ok(());
-        }
-        let now = self.connections.uid_of(cluster).await?;
-        if now == before {
-            return Ok(());
-        }
-        let message = format!(
-            "connection `{cluster}` leads to the cluster with the uid `{now}`; it was `{before}` when the agent began"
-        );
-        Err(Failure::known(KnownReason::ClusterReplaced, message))
     }
 
     /// Sets the times of owned elements that were written and that the cluster left without one. Then records the

@@ -342,7 +342,7 @@ mod tests {
         let (_folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
         let controller = &session.controller;
         controller.release_withheld(&session.active).await;
-        drop(controller.statuses.changed.notified().now_or_never());
+        controller.statuses.changed.notified().now_or_never();
         controller.release_withheld(&session.active).await;
         let changed = controller.statuses.changed.notified().now_or_never();
         assert_eq!(changed, None);

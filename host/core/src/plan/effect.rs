@@ -15,8 +15,8 @@ pub(super) const KEYS: [&str; 3] = ["key", "type", "name"];
 /// The fields of an element that hold a time. A new time alone does not replace an element.
 pub(super) const TIMES: [&str; 3] = ["timeAdded", "lastTransitionTime", "lastUpdateTime"];
 
-/// One thing that a step changes. Holds no value of an object. Plans that are kept, and their order, depend on the order
-/// of the fields.
+/// One thing that a step changes. Holds no value of an object. Kept plans, and their order, depend on the order of the
+/// fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Effect {
     /// Kind of the object.

@@ -228,8 +228,8 @@ impl Controller {
             return true;
         };
         // Another replica wrote, or leads: that is looked at with the next look.
-        let passes = matches!(Class::of(failed.reason), Class::Conflict | Class::Standby);
-        if !passes && there.put_off() {
+        let class = Class::of(failed.reason);
+        if !matches!(class, Class::Conflict | Class::Standby) && there.put_off() {
             telemetry::unreadable("the records of limits", failed.reason, &failed.message);
         }
         false
