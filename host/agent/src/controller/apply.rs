@@ -315,6 +315,7 @@ fn left_by(outcome: &mut Outcome, key: &Key) -> Option<Box<Object>> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use transom_api::KnownReason;
     use transom_core::plan::WriteFailure;
 
     #[test]
