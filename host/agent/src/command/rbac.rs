@@ -105,11 +105,14 @@ fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> AgentDuties<'a> {
 /// refused: applying incomplete rights would take the missing ones away.
 ///
 /// # Errors
-/// When the policies cannot be read, or the path holds none: an empty list of roles would take every right away.
+/// When the policies cannot be read, or the path holds none: an empty list of roles would take every right away. Only
+/// of a folder without policies the roles of the agent alone are printed.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Policy, Value)>>> {
     let found = match &args.policies {
-        Some(path) => policies::read_some(path, None)?,
-        None => policies::read(None, None)?,
+        Some(path) if args.output == RbacFormat::Values || !path.is_dir() => {
+            policies::read_some(path, None)?
+        }
+        path => policies::read(path.as_deref(), None)?,
     };
     let mut refused = found.broken;
     let mut policies: BTreeMap<Arc<str>, (Policy, Value)> = BTreeMap::new();
