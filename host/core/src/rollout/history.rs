@@ -783,9 +783,11 @@ mod tests {
         // Whoever asks from elsewhere goes by the components of the agent that published what is active.
         for (agent, active) in [("sha256:old", 1), ("sha256:new", 3)] {
             let record = both.records().iter().find(|one| one.number == active);
+            let record = record.unwrap();
             let published = RevisionStatus {
-                id: short(&record.unwrap().id),
-                decide: agent.to_owned(),
+                id: short(&record.id),
+                decide: record.decide.clone(),
+                trigger: record.trigger.clone(),
                 ..RevisionStatus::default()
             };
             let builtin = both.builtin_of(&published);
