@@ -107,8 +107,9 @@ fn take_off(
 ) -> Result<()> {
     let delete = format!("kubectl delete fleetpolicy {policy}");
     run(cluster, &page.command(&[&delete], &[])?)?;
-    let take = page.command(&["env.NAME", &format!("get {plural}")], &[])?;
-    let both = format!("{export}\n{take}");
+    // A here-string is no blank to fill in.
+    let take = page.all(&["env.NAME", &format!("get {plural}")])?;
+    let both = format!("{export}\n{}", take.join("\n"));
     // Once more than needed, as after an interruption.
     run(cluster, &both)?;
     run(cluster, &both).map(drop)
