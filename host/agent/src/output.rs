@@ -329,6 +329,7 @@ mod tests {
         screen.colours = false;
         assert_eq!(screen.coloured(&word, format_args!("a")), "FAILED a");
     }
+
     #[test]
     fn a_progress_line_does_nothing_to_the_terminal_but_to_replace_itself() {
         let line = replacing("case 1: \x1b]0;title\x07\r\n");

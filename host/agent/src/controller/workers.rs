@@ -263,6 +263,7 @@ mod tests {
     use super::*;
     use crate::command::session::of_case;
     use crate::controller::Clock;
+    use crate::controller::plan::Planned;
     use std::path::Path;
     use transom_core::object::Object;
     use transom_core::plan::Step;
@@ -283,6 +284,21 @@ mod tests {
             .sum()
     }
 
+    /// A request for a primary that was added.
+    fn added(primary: &ObjectRef) -> Request {
+        Request {
+            primary: primary.clone().into(),
+            causes: vec![Queued::Reconcile(Cause::Added)],
+            since: tokio::time::Instant::now(),
+        }
+    }
+
+    /// The plan for such a primary.
+    async fn planned(controller: &Controller, queue: &Workqueue, primary: &ObjectRef) -> Planned {
+        let admitted = controller.admit(queue, added(primary)).await.unwrap();
+        controller.decide(Arc::new(admitted)).await.ok().unwrap()
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_reconcile_that_ends_after_its_policy_was_removed_leaves_nothing() {
         let (folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
@@ -293,17 +309,7 @@ mod tests {
         controller.remove_queue(POLICY);
         controller.forget_status(POLICY);
         assert_eq!(files(&status), 0);
-        let causes = vec![Queued::Reconcile(Cause::Added)];
-        controller
-            .reconcile(
-                &queue,
-                Request {
-                    primary: primary.clone().into(),
-                    causes,
-                    since: tokio::time::Instant::now(),
-                },
-            )
-            .await;
+        controller.reconcile(&queue, added(&primary)).await;
         assert_eq!(files(&status), 0, "the status came back");
         let memory = controller.memory.lock();
         assert!(memory.results.is_empty() && memory.last_seen.is_empty() && memory.seen.is_empty());
@@ -328,18 +334,13 @@ mod tests {
         controller.stop();
         let forget = || controller.memory.lock().results.clear();
         let ended = || controller.memory.lock().results.len();
-        let request = || Request {
-            primary: primary.clone().into(),
-            causes: vec![Queued::Reconcile(Cause::Added)],
-            since: tokio::time::Instant::now(),
-        };
-        let admitted = controller.admit(&queue, request()).await.unwrap();
+        let admitted = controller.admit(&queue, added(&primary)).await.unwrap();
         forget();
         queue.swap(Arc::new((*queue.loaded()).clone()));
         controller.attempt(&queue, admitted.into()).await;
         assert_eq!(ended(), 0);
         assert!(queue.awaits(&primary, &Cause::Added));
-        controller.reconcile(&queue, request()).await;
+        controller.reconcile(&queue, added(&primary)).await;
         assert_eq!(ended(), 1);
     }
 
@@ -349,13 +350,7 @@ mod tests {
         let controller = &session.controller;
         let queue = controller.queue(POLICY).unwrap();
         controller.stop();
-        let request = Request {
-            primary: primary.clone().into(),
-            causes: vec![Queued::Reconcile(Cause::Added)],
-            since: tokio::time::Instant::now(),
-        };
-        let admitted = Arc::new(controller.admit(&queue, request).await.unwrap());
-        let mut planned = controller.decide(admitted).await.ok().unwrap();
+        let mut planned = planned(controller, &queue, &primary).await;
         let mut copy = ObjectRef::local("v1", "ConfigMap", Some("n"), "copy");
         copy.cluster = "hub".to_owned();
         planned.plan.steps = vec![Step::Delete {
@@ -401,13 +396,7 @@ mod tests {
             controller.stop();
             let objects = folder.path().join(".transom/objects");
             let made = files(&objects);
-            let request = Request {
-                primary: primary.clone().into(),
-                causes: vec![Queued::Reconcile(Cause::Added)],
-                since: tokio::time::Instant::now(),
-            };
-            let admitted = Arc::new(controller.admit(&queue, request).await.unwrap());
-            let mut planned = controller.decide(admitted).await.ok().unwrap();
+            let mut planned = planned(controller, &queue, &primary).await;
             let place = ObjectRef::local("v1", "ConfigMap", Some("n"), "late");
             let desired = Object {
                 reference: place,

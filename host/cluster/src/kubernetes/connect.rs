@@ -175,16 +175,10 @@ impl ConnectSettings {
     /// The address of other settings of this connection, if it is another one. A proxy, or the name that the server has
     /// to prove, tells clusters behind one address apart.
     fn elsewhere(&self, now: &Self) -> Option<OtherServer> {
-        let leads_to = |config: &Config| {
-            let Config {
-                cluster_url,
-                proxy_url,
-                tls_server_name,
-                ..
-            } = config.clone();
-            (cluster_url, proxy_url, tls_server_name)
-        };
-        let is_other = leads_to(&self.config) != leads_to(&now.config);
+        let (before, after) = (&self.config, &now.config);
+        let is_other = before.cluster_url != after.cluster_url
+            || before.proxy_url != after.proxy_url
+            || before.tls_server_name != after.tls_server_name;
         is_other.then(|| OtherServer {
             place: self.place(),
             kubeconfig: config::place(self.options.kubeconfig.as_deref()),

@@ -58,13 +58,18 @@ impl Events {
         }
     }
 
+    /// Whether a report becomes an Event, unless too many were reported.
+    pub(super) fn tells(&self, report: &Report) -> bool {
+        !self.read_only && is_worth(report)
+    }
+
     /// Reports a failure as an Event on its primary object, unless too many were reported. `uid` is the primary's:
     /// without it `kubectl describe` does not show the Event.
     ///
     /// # Errors
     /// When the Event cannot be written; the caller need not retry.
     pub async fn publish(&self, report: &Report, uid: &str) -> Result<(), WriteFailure> {
-        if self.read_only || !is_worth(report) {
+        if !self.tells(report) {
             return Ok(());
         }
         let key = Key::new(&report.policy.as_str().into(), &report.primary);

@@ -22,7 +22,6 @@ use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::{self, Reconcile, Report, Schedule};
 use transom_core::stamp::Stamp;
-use transom_core::warnings::is_worth;
 use transom_core::watches::{Scope, Watches};
 use transom_core::work::Key;
 
@@ -267,7 +266,7 @@ impl Cluster for Server {
     }
 
     fn publish(&self, report: &Report, uid: &str) -> io::Result<()> {
-        if self.leading.leads() && is_worth(report) {
+        if self.leading.leads() && self.events.tells(report) {
             // In a task of its own, so that the reconcile does not wait for it. An Event that fails is dropped.
             let (events, report, uid) = (Arc::clone(&self.events), report.clone(), uid.to_owned());
             drop(tokio::spawn(

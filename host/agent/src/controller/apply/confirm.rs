@@ -1,4 +1,4 @@
-//! Asks API servers, before something is written that cannot be undone, for what no watch may have told yet.
+//! Asks API servers, before something is written, for what no watch may have told yet.
 
 use crate::controller::{Controller, Touched};
 use transom_api::KnownReason;

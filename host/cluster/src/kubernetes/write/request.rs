@@ -317,6 +317,7 @@ mod tests {
             })
         );
     }
+
     #[test]
     fn what_is_no_path_of_a_field_is_refused_by_name() {
         let desired = object(json!({"data": {}}));
