@@ -32,8 +32,8 @@ pub struct Line {
     pub code: u16,
     /// The object of the request; none if it is not a resource (`/readyz`).
     pub target: Option<Target>,
-    /// Whether RBAC allowed it.
-    pub allowed: bool,
+    /// Whether RBAC refused it. What was answered before RBAC was asked, such as 429 of a busy server, was not refused.
+    pub denied: bool,
     /// The binding and role that allowed it, as RBAC words it.
     pub reason: String,
     /// When it was received, RFC 3339 with microseconds.
@@ -137,7 +137,7 @@ fn parse(line: &str) -> Result<Line> {
             namespace: text("/objectRef/namespace"),
             name: text("/objectRef/name"),
         }),
-        allowed: text("/annotations/authorization.k8s.io~1decision") == "allow",
+        denied: text("/annotations/authorization.k8s.io~1decision") == "forbid",
         reason: text("/annotations/authorization.k8s.io~1reason"),
         received: text("/requestReceivedTimestamp"),
         reached: text("/stageTimestamp"),
@@ -162,9 +162,9 @@ mod tests {
                 line.verb.as_str(),
                 line.user.as_str(),
                 line.code,
-                line.allowed
+                line.denied
             ),
-            ("get", "u", 403, false)
+            ("get", "u", 403, true)
         );
         let target = Target {
             resource: "secrets".into(),

@@ -68,15 +68,15 @@ async fn users_have_only_their_permissions_and_requests_are_audited() -> Result<
     }
     let denied = line(&cluster, mark, |line| line.user == "nobody").await?;
     assert_eq!(
-        (denied.verb.as_str(), denied.code, denied.allowed),
-        ("get", 403, false)
+        (denied.verb.as_str(), denied.code, denied.denied),
+        ("get", 403, true)
     );
     assert_eq!(denied.uri, "/api/v1/namespaces/default/secrets/any");
     assert_eq!(
         denied.target.map(|target| (target.resource, target.name)),
         Some(("secrets".into(), "any".into()))
     );
-    let account = |line: &Line| line.user == "system:serviceaccount:transom:agent" && line.allowed;
+    let account = |line: &Line| line.user == "system:serviceaccount:transom:agent" && !line.denied;
     let allowed = line(&cluster, mark, account).await?;
     assert_eq!(allowed.code, 404);
     assert!(allowed.reason.contains("\"readers\""), "{}", allowed.reason);

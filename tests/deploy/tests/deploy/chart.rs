@@ -339,7 +339,7 @@ fn refuses_an_api_server_that_cannot_check_who_approves() -> Result<()> {
     assert!(format!("{error:?}").contains("kubeVersion"), "{error:?}");
     chart(&["--kube-version", "1.30.0"])?;
     let page = fs::read_to_string(program::root().join("host/docs/install.md"))?;
-    assert!(page.contains("Kubernetes 1.30 or later. "));
+    assert!(page.contains("Kubernetes 1.30 or later, "));
     Ok(())
 }
 

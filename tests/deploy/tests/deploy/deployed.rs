@@ -128,7 +128,7 @@ impl Deployed {
             .into_iter()
             .filter(|line| line.user == self.account.name());
         let asked: Vec<Line> = asked.collect();
-        let denied = asked.iter().filter(|line| !line.allowed);
+        let denied = asked.iter().filter(|line| line.denied);
         let denied: Vec<String> = denied
             .map(|line| format!("{} {}", line.verb, line.uri))
             .collect();

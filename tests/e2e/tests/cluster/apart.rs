@@ -33,7 +33,7 @@ fn e03_an_unreadable_namespace_fails_until_access_is_granted() -> Result<()> {
             .lines(mark)
             .await?
             .into_iter()
-            .filter(|line| !line.allowed);
+            .filter(|line| line.denied);
         let of = |line: &transom_test_cluster::Line| line.resource() == "namespaces";
         ensure!(
             denied.clone().count() > 0 && denied.clone().all(|line| of(&line)),

@@ -129,7 +129,7 @@ fn explains_a_missing_secret_with_read_only_access() -> Result<()> {
         let beyond = |line: &&&transom_test_cluster::Line| {
             !["get", "list", "watch"].contains(&line.verb.as_str())
                 || line.code == 403
-                || !line.allowed
+                || line.denied
         };
         let beyond: Vec<_> = asked.iter().filter(beyond).collect();
         ensure!(

@@ -343,7 +343,7 @@ pub(crate) fn deprived<L: Life>(life: &L) -> Result<()> {
                     // The test itself asks for one namespace, until that is denied.
                     let is_denied = |line: &Line| {
                         line.user == stage.agent.name()
-                            && !line.allowed
+                            && line.denied
                             && !line.uri.ends_with("limit=1")
                     };
                     Ok(lines.iter().any(is_denied).then_some(()))

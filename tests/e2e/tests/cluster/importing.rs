@@ -264,7 +264,7 @@ pub(crate) async fn other_hub(stage: &Stage, crds: &[&str]) -> Result<(Cluster, 
 pub(crate) fn nothing_denied_on(hub: &Cluster, account: &User, since: Mark) -> Result<()> {
     let lines = hub.audit().since(since)?.into_iter();
     let denied: Vec<_> = lines
-        .filter(|line| line.user == account.name() && !line.allowed)
+        .filter(|line| line.user == account.name() && line.denied)
         .collect();
     ensure!(denied.is_empty(), "denied on the hub: {denied:#?}");
     Ok(())

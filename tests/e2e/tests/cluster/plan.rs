@@ -68,7 +68,7 @@ fn a_candidate_is_planned_with_read_only_access() -> Result<()> {
             .collect();
         let reads = ["get", "list", "watch"];
         let beyond = asked.iter().filter(|line| {
-            !reads.contains(&line.verb.as_str()) || line.code == 403 || !line.allowed
+            !reads.contains(&line.verb.as_str()) || line.code == 403 || line.denied
         });
         let beyond: Vec<_> = beyond.collect();
         ensure!(

@@ -95,7 +95,7 @@ impl Replicas {
     /// Checks that nothing was denied, and that whoever wrote something held the Lease then; returns the writes.
     pub(crate) async fn in_turn(&self, stage: &Stage, since: Mark) -> Result<Vec<Line>> {
         let later = stage.all_lines(self.ready).await?;
-        let denied = later.iter().find(|line| self.sent(line) && !line.allowed);
+        let denied = later.iter().find(|line| self.sent(line) && line.denied);
         ensure!(denied.is_none(), "denied: {denied:?}");
         let mut lines = stage.all_lines(since).await?;
         lines.retain(|line| self.sent(line));

@@ -73,7 +73,7 @@ impl Right {
         let made = ["patch", "update"].contains(&line.verb.as_str())
             && line.code == 201
             && self.verb == "create";
-        line.allowed
+        !line.denied
             && (made || self.verb == line.verb)
             && (&self.group, &self.resource) == (&target.group, &resource)
             && within(&self.namespace, &target.namespace)
@@ -366,7 +366,7 @@ fn exactly(run: &[&str], rbac: &[&str]) -> Result<()> {
                 .patch(POLICY, None, "built-in-taints", limited)
                 .await?;
         }
-        use_exactly(stage, run, rbac, |line| line.code == 403 || !line.allowed).await
+        use_exactly(stage, run, rbac, |line| line.code == 403 || line.denied).await
     })
 }
 
@@ -491,7 +491,7 @@ fn taints_alone_use_every_permission_and_miss_none() -> Result<()> {
         given(stage).await?;
         REFUSAL.begin(stage).await?;
         // RBAC allowed it; admission refused it.
-        let used = use_exactly(stage, &policies, &policies, |line| !line.allowed).await;
+        let used = use_exactly(stage, &policies, &policies, |line| line.denied).await;
         REFUSAL.end(stage).await?;
         used
     })

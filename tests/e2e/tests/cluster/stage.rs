@@ -401,7 +401,7 @@ impl Stage {
     /// Checks that nothing was denied to the agent since a mark.
     pub(crate) async fn nothing_denied(&self, since: Mark) -> Result<()> {
         let lines = self.lines(since).await?;
-        let denied: Vec<_> = lines.iter().filter(|line| !line.allowed).collect();
+        let denied: Vec<_> = lines.iter().filter(|line| line.denied).collect();
         ensure!(denied.is_empty(), "denied: {denied:#?}");
         Ok(())
     }

@@ -183,7 +183,7 @@ async fn within_rights(stage: &Stage, since: transom_test_cluster::Mark) -> Resu
     let lines = stage.lines(since).await?;
     let denied: Vec<_> = lines
         .iter()
-        .filter(|line| line.code == 403 || (!line.allowed && line.code != 0))
+        .filter(|line| line.code == 403 || line.denied)
         .collect();
     ensure!(denied.is_empty(), "denied: {denied:#?}");
     Ok(())

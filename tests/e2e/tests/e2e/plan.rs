@@ -14,8 +14,10 @@ use transom_e2e::tree;
 const TAINTS: &str = "built-in-taints";
 const KUBECONFIG: &str = "external-managed-kubeconfig";
 
+/// The plan of a candidate; standard input holds a policy.
 fn plan(stage: &Stage, words: &[&str]) -> Result<Output> {
     let mut transom = stage.transom()?;
+    transom.stdin(File::open(program::policy("built-in-taints").join("policy.yaml"))?);
     let transom = transom.arg("plan").arg("--dir").arg(&stage.fleet);
     Ok(transom.args(["--now", NOW]).args(words).output()?)
 }
