@@ -46,7 +46,8 @@ pub enum Patience {
 
 /// A cluster: it is watched, read and written, and keeps what is published about policies and primaries.
 pub trait Cluster: Send + Sync {
-    /// Sets the kinds whose changes are observed, beside what the agent made. Returns at once.
+    /// Sets the kinds whose changes are observed, beside what the agent made. Returns at once. What could be read before
+    /// can be read until what replaces it was listed.
     fn watch(&self, wanted: Watches);
 
     /// Waits until everything that is watched was listed, or is known to be unreadable. The error says why the cluster
@@ -76,6 +77,9 @@ pub trait Cluster: Send + Sync {
     /// # Errors
     /// Why objects may be missing.
     fn complete(&self, scope: &Scope) -> Result<(), ReadFailure>;
+
+    /// Waits until every object of a scope is known, while that is being listed, but not for long.
+    fn listed<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, ()>;
 
     /// The objects of a kind that bear the stamp of a policy.
     fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef>;

@@ -39,23 +39,18 @@ pub use shared::ServerObservations;
 pub use watching::{Health, WatchHealth};
 pub use write::Writer;
 
-use follow::Follow;
 use resources::Resources;
 use shared::SharedConnection;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use transom_core::observation::Unreadable;
-use transom_core::share::lock::MutexExt as _;
-use transom_core::watches::{Keep, Scope, Watches};
+use transom_core::watches::Watches;
 
 /// One API server as a cluster. Safe to share between threads; dropping it ends its watches.
 pub struct Kubernetes {
     shared: Arc<SharedConnection>,
-    /// What each watch keeps, and its task.
-    following: Mutex<BTreeMap<Arc<Scope>, (Keep, Task)>>,
     writer: Writer,
     _greeting: Task,
     patience: Duration,
@@ -74,6 +69,16 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+impl Drop for Kubernetes {
+    /// Ends the watches, whose tasks share the connection.
+    fn drop(&mut self) {
+        self.shared.change(|cache| {
+            cache.watches.clear();
+            Vec::new()
+        });
     }
 }
 
@@ -126,7 +131,6 @@ impl Kubernetes {
         let greeting = Task::spawn(connect::greet(settings, client, tell));
         Ok(Self {
             shared,
-            following: Mutex::default(),
             writer,
             _greeting: greeting,
             patience,
@@ -174,31 +178,11 @@ impl Kubernetes {
         &self.writer
     }
 
-    /// Sets what is watched: starts, stops and restarts watches, and returns at once. The objects of a watch that ends
-    /// are not reported as gone, except those that another one takes over and does not find. Must be called inside a
-    /// tokio runtime.
+    /// Sets what is watched: starts and stops watches, and returns at once. What was listed stays readable until what
+    /// replaces it was listed or is found unreadable. The objects of a watch that ends are not reported as gone, except
+    /// those that another one takes over and does not find. Must be called inside a tokio runtime.
     pub fn watch(&self, wanted: Watches) {
-        let mut following = self.following.locked();
-        let wanted = watching::aligned(wanted);
-        let ends = following.extract_if(.., |scope, _| !wanted.contains_key(&**scope));
-        let ended: Vec<_> = ends
-            .flat_map(|(scope, _)| self.shared.wants_no_more(&scope))
-            .collect();
-        for (scope, keep) in wanted {
-            let scope = Arc::new(scope);
-            let running = following.get(&scope);
-            if running.is_some_and(|(kept, _)| *kept == keep) {
-                continue;
-            }
-            let number = self.shared.wants(&scope, &keep, &ended);
-            let follow = Follow {
-                shared: Arc::clone(&self.shared),
-                number,
-                scope: Arc::clone(&scope),
-                keep: keep.clone(),
-            };
-            following.insert(scope, (keep, Task::spawn(follow.run())));
-        }
+        self.shared.wants(watching::aligned(wanted));
     }
 
     /// Waits until every wanted watch was listed completely, or is known to be unreadable.

@@ -6,7 +6,7 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 
-pub use plan::{of, places_of_primaries, scopes_of_primaries};
+pub use plan::{exceeds, of, places_of_primaries, scopes_of_primaries};
 
 use crate::digest::Digest;
 use crate::object::Object;
@@ -147,6 +147,13 @@ impl Keep {
                 .namespace
                 .as_deref()
                 .is_none_or(|name| any(&self.namespaces, name))
+    }
+
+    /// Whether all that another one keeps is kept.
+    pub fn covers(&self, other: &Self) -> bool {
+        let mut both = self.clone();
+        both.widen(other.clone());
+        both == *self
     }
 
     /// Also keeps what another one keeps.

@@ -69,17 +69,21 @@ impl Controller {
     }
 
     /// Puts changes to work as they come, until their sender is gone. A revision that was loaded or swapped waits, in a
-    /// task of its own, until what it needs is watched; all other changes count at once.
+    /// task of its own, until what it needs is watched. So does one whose bound widens again what a manifest narrowed
+    /// before. All other changes count at once.
     pub(crate) async fn follow_policies(
         self: Arc<Self>,
         active: Active,
         mut changes: mpsc::UnboundedReceiver<PolicyChanges>,
     ) {
-        let more = |change: &PolicyChange| matches!(change, Loaded | Swapped);
+        let waits = |(policy, change): &(Arc<str>, PolicyChange)| match change {
+            Loaded | Swapped => true,
+            Bounded => self.needs_more(&active, policy),
+            _ => false,
+        };
         while let Some(changes) = changes.recv().await {
             let (later, now): (PolicyChanges, PolicyChanges) =
-                changes.into_iter().partition(|(_, change)| more(change));
-            // A bound may also widen again what a manifest narrowed before.
+                changes.into_iter().partition(&waits);
             if now.iter().any(|(_, change)| *change == Bounded) {
                 self.watch(&active);
             }
@@ -90,6 +94,15 @@ impl Controller {
                 ));
             }
         }
+    }
+
+    /// Whether the active revision of a policy needs watches beyond those of the one that works. A suspension never waits.
+    fn needs_more(&self, active: &Active, policy: &str) -> bool {
+        let both = self.queue(policy).zip(active.loaded_of(policy));
+        both.is_some_and(|(queue, next)| {
+            let (before, next) = (&queue.loaded().revision, &next.revision);
+            !next.policy.suspend && self.connections.exceeds(next, before)
+        })
     }
 
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it

@@ -93,6 +93,10 @@ impl Cluster for Directory {
         duplicate.map_or(Ok(()), |one| self.shared.read_kept(&one).map(drop))
     }
 
+    fn listed<'a>(&'a self, _scope: &'a Scope) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
+
     fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         let objects = Directory::list(self, api_version, kind, None).into_iter();
         let of_policy = |reference: &ObjectRef| {

@@ -4,6 +4,7 @@ mod change;
 #[cfg(test)]
 #[path = "cache/model/tests.rs"]
 mod model;
+mod succession;
 
 use super::decode;
 use super::store::{KeptContent, Moment, ObjectFault, StoredObject, key, newer, parts};
@@ -59,6 +60,17 @@ impl Cache {
         self.watches
             .iter_mut()
             .find(|watched| watched.number == number)
+    }
+
+    /// The watches that are wanted.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = &Watched> {
+        self.watches.iter().filter(|watched| !watched.retiring)
+    }
+
+    /// The watches that cover a scope.
+    pub(super) fn covering(&self, scope: &Scope) -> impl Iterator<Item = &Watched> {
+        let covers = |watched: &&Watched| watched.scope.holds(scope);
+        self.watches.iter().filter(covers)
     }
 
     /// The reference of the object of a scope with a key.
@@ -122,7 +134,10 @@ impl Cache {
 
     /// Cuts an object to the fields that the watches of its kind keep; leaves it whole if no watch covers it.
     pub(super) fn projected(&self, mut object: Object) -> Object {
-        if let Some(watched) = self.about(&object.reference).next() {
+        let watched = self
+            .about(&object.reference)
+            .find(|watched| !watched.retiring);
+        if let Some(watched) = watched {
             object.body = watched.keep.project(object.body);
         }
         object
@@ -163,8 +178,7 @@ impl Cache {
             _ if watched.synced => Ok(()),
             _ => failed(unlisted, "the list is not complete yet"),
         };
-        let covering = self.watches.iter().filter(|one| one.scope.holds(scope));
-        covering
+        self.covering(scope)
             .map(listed)
             .reduce(|first, next| first.or_else(|why| next.map_err(|_| why)))
             .unwrap_or_else(|| failed(unlisted, "it is not watched yet"))
@@ -196,7 +210,7 @@ impl Cache {
     /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
         let faulty = |kept: &StoredObject| matches!(kept.content, KeptContent::Fault(_));
-        let scopes = self.watches.iter().map(|watched| &watched.scope);
+        let scopes = self.wanted().map(|watched| &watched.scope);
         let watches = scopes.filter_map(|scope| self.unreadable_watch(scope));
         let objects = self.objects(None, |_| true, faulty);
         let objects = objects.iter().filter_map(|one| self.unreadable_object(one));
@@ -205,10 +219,7 @@ impl Cache {
 
     /// The failure of a watch that cannot be followed now.
     pub(super) fn unreadable_watch(&self, scope: &Scope) -> Option<Unreadable> {
-        let watched = self
-            .watches
-            .iter()
-            .find(|watched| *watched.scope == *scope)?;
+        let watched = self.wanted().find(|watched| *watched.scope == *scope)?;
         let ObjectFault { reason, message } = watched.failure.clone()?;
         Some(Unreadable {
             place: self.place(scope),
@@ -286,6 +297,7 @@ mod tests {
 
     const OPAQUE: u64 = 1;
     const EXACT: u64 = 2;
+    const NEXT: u64 = 3;
 
     fn scope(name: Option<&str>, fields: Option<&str>) -> Arc<Scope> {
         let (name, fields) = (name.map(str::to_owned), fields.map(str::to_owned));
@@ -577,29 +589,43 @@ mod tests {
         assert_eq!(event(&mut cache, OPAQUE, item("bad", 12, "x")), "!bad =bad");
     }
 
-    /// Ends the watch of all Secrets of a type while it has four; another one begins, is listed with one of them, and
-    /// tells this.
-    fn swapped(scope: Arc<Scope>, names: &[&str]) -> String {
+    /// Has the watch of all Secrets of a type, while it has four, make way for another one, which begins.
+    fn making_way(scope: &Arc<Scope>, names: &[&str]) -> Cache {
         let mut cache = cache();
         for name in ["stays", "away", "made", "foreign"] {
             event(&mut cache, OPAQUE, item(name, 5, "x"));
         }
         event(&mut cache, EXACT, item("made", 5, "x"));
-        let is_old = |watched: &mut Watched| watched.number == OPAQUE;
-        let ended: Vec<Watched> = cache.watches.extract_if(.., is_old).collect();
+        let exact = cache.watch(EXACT).unwrap();
+        let exact = ((*exact.scope).clone(), exact.keep.clone());
         let keep = Keep {
             names: names.iter().map(|name| (*name).into()).collect(),
             ..Keep::default()
         };
-        let next = 3;
-        cache.watches.push(Watched::new(next, scope, keep));
-        cache.seed(next, &ended);
-        // What was taken over is not known for certain.
-        assert_eq!(cache.find(&secret("away")), KnownObject::Unknown);
-        assert!(!cache.watch(next).unwrap().is_settled(true));
-        cache.begin(next);
-        assert_eq!(told(&cache.put(next, item("stays", 5, "x"))), "");
-        told(&cache.listed(next, "9"))
+        let (new, news) = cache.wants([exact, ((**scope).clone(), keep.clone())].into());
+        assert_eq!((new.len(), told(&news).as_str()), (1, ""));
+        cache
+            .watches
+            .push(Watched::new(NEXT, Arc::clone(scope), keep));
+        assert_eq!(told(&cache.retire()), "");
+        cache.begin(NEXT);
+        cache
+    }
+
+    /// The list of that watch has one of these, and tells this.
+    fn swapped(scope: Arc<Scope>, names: &[&str]) -> String {
+        let mut cache = making_way(&scope, names);
+        assert!(!cache.watch(NEXT).unwrap().is_settled(true));
+        // What was listed is known until then.
+        assert!(matches!(
+            cache.find(&secret("away")),
+            KnownObject::There(..)
+        ));
+        assert_eq!(told(&cache.put(NEXT, item("stays", 5, "x"))), "");
+        let mut news = cache.listed(NEXT, "9");
+        news.extend(cache.retire());
+        assert!(cache.watch(OPAQUE).is_none());
+        told(&news)
     }
 
     #[test]
@@ -611,8 +637,71 @@ mod tests {
         let apart = "type=Opaque,metadata.name!=foreign";
         assert_eq!(swapped(fields(apart), &[]), "-away");
         // An object that the next watch does not ask for is not gone.
-        assert_eq!(swapped(fields("type=Other"), &kept), "=stays");
+        assert_eq!(swapped(fields("type=Other"), &kept), "");
         assert_eq!(swapped(scope(Some("stays"), None), &[]), "");
+    }
+
+    #[test]
+    fn what_was_listed_is_read_until_the_next_list_is_complete() {
+        let all = scope(None, None);
+        let mut cache = making_way(&all, &[]);
+        let version = |cache: &Cache, name: &str| match cache.find(&secret(name)) {
+            KnownObject::There(version, _) => version.to_string(),
+            other => format!("{other:?}"),
+        };
+        let opaque = scope(None, Some("type=Opaque"));
+        assert_eq!(cache.complete(&opaque), Ok(()));
+        // The list that is under way was read before all of this.
+        assert_eq!(event(&mut cache, OPAQUE, item("new", 12, "x")), "=new");
+        assert_eq!(answered(&mut cache, &object("stays", 13, "ours")), "=stays");
+        for name in ["stays", "away"] {
+            cache.put(NEXT, item(name, 5, "x"));
+        }
+        assert_eq!(version(&cache, "stays"), "13");
+        let mut news = cache.listed(NEXT, "9");
+        news.extend(cache.retire());
+        assert_eq!(told(&news), "-foreign");
+        assert_eq!(cache.watches.len(), 2);
+        assert_eq!(version(&cache, "stays"), "13");
+        assert_eq!(version(&cache, "foreign"), "Absent");
+        // What is newer than the list is read once the stream has brought it.
+        assert_eq!(version(&cache, "new"), "Absent");
+        assert_eq!(event(&mut cache, NEXT, item("new", 12, "x")), "");
+        assert_eq!(version(&cache, "new"), "12");
+        assert_eq!(
+            told(&cache.apply_deletion(NEXT, "14", Some("n/new"))),
+            "-new"
+        );
+    }
+
+    #[test]
+    fn a_watch_that_is_wanted_again_goes_on() {
+        let all = scope(None, None);
+        let mut cache = making_way(&all, &[]);
+        let before = [OPAQUE, EXACT].map(|number| {
+            let watched = cache.watch(number).unwrap();
+            ((*watched.scope).clone(), watched.keep.clone())
+        });
+        let (new, news) = cache.wants(before.into());
+        assert_eq!((new.len(), told(&news).as_str()), (0, ""));
+        assert_eq!(told(&cache.retire()), "");
+        assert!(cache.watch(NEXT).is_none() && cache.wanted().count() == 2);
+    }
+
+    #[test]
+    fn nothing_is_read_of_what_cannot_be_listed_and_a_deletion_meanwhile_is_reported() {
+        let all = scope(None, None);
+        let mut cache = making_way(&all, &[]);
+        cache.watch(NEXT).unwrap().failure = Some(ObjectFault {
+            reason: KnownReason::ServerUnavailable,
+            message: String::new(),
+        });
+        assert_eq!(told(&cache.retire()), "");
+        assert!(cache.watch(OPAQUE).is_none());
+        assert_eq!(cache.find(&secret("away")), KnownObject::Unknown);
+        cache.begin(NEXT);
+        assert_eq!(told(&cache.put(NEXT, item("stays", 5, "x"))), "");
+        assert_eq!(told(&cache.listed(NEXT, "9")), "-away -foreign");
     }
 
     #[test]

@@ -43,6 +43,12 @@ impl Kubernetes {
         }
     }
 
+    /// Waits until every object of a scope is known, as long as [`Kubernetes::read`] waits for one.
+    pub(super) async fn listed(&self, scope: &Scope) {
+        // Whoever reads it then is told whether it was listed.
+        drop(timeout(LISTING, self.shared.listed_all(scope)).await);
+    }
+
     /// Requests an object and merges the answer into the cache.
     ///
     /// # Errors

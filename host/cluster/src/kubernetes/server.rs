@@ -179,6 +179,10 @@ impl Cluster for Server {
         self.kubernetes.shared.cache().complete(scope)
     }
 
+    fn listed<'a>(&'a self, scope: &'a Scope) -> BoxFuture<'a, ()> {
+        self.kubernetes.listed(scope).boxed()
+    }
+
     fn made(&self, policy: &str, api_version: &str, kind: &str) -> BTreeSet<ObjectRef> {
         self.kubernetes.made(policy, api_version, kind)
     }

@@ -108,6 +108,9 @@ pub(super) struct Store {
     /// Objects that are gone according to answers, until the watch reports it. An object that the watch reported as
     /// gone needs no entry: only answers newer than `position` count.
     tombstones: BTreeMap<StoreKey, Tombstone>,
+    /// Objects that another watch reported, which ended since, until this one comes to their versions. They are not
+    /// read: what that one kept of them may be less.
+    expected: BTreeMap<StoreKey, StoredObject>,
     /// Whether some tombstone has no `held` version: the watch has no end of that object left to report.
     strangers: bool,
     /// The version up to which the watch has reported everything; empty before the first complete list.
@@ -139,9 +142,11 @@ impl Store {
             tombstone.held.take_if(|held| !newer(held, version));
             self.strangers = true;
         }
-        let kept = self.objects.get(key);
-        if kept.is_some_and(|kept| !newer(&kept.version, version)) {
-            self.objects.remove(key);
+        for objects in [&mut self.objects, &mut self.expected] {
+            let kept = objects.get(key);
+            if kept.is_some_and(|kept| !newer(&kept.version, version)) {
+                objects.remove(key);
+            }
         }
     }
 
@@ -166,7 +171,7 @@ impl Store {
     /// An answer contains an object; `asked` is the moment of the request. Ignored if the watch is already past the
     /// version, unless it corrects an answer that arrived before the request was sent.
     pub(super) fn apply_answer(&mut self, item: Item, asked: Moment, now: Moment) {
-        let ahead = newer(&item.version, &self.position);
+        let ahead = self.is_behind(&item.version);
         let counts = match (self.tombstones.get(&item.key), self.objects.get(&item.key)) {
             (Some(tombstone), _) => {
                 asked >= tombstone.learnt || ahead && newer(&item.version, &tombstone.last)
@@ -191,8 +196,9 @@ impl Store {
     /// An answer reports that an object is gone; `version` is the one that it had at the moment of the request,
     /// `asked`.
     pub(super) fn apply_absence(&mut self, key: &str, version: &str, asked: Moment, now: Moment) {
+        self.expected.remove(key);
         let Some(kept) = self.objects.get(key) else {
-            if newer(version, &self.position) && !self.tombstones.contains_key(key) {
+            if self.is_behind(version) && !self.tombstones.contains_key(key) {
                 self.strangers = true;
                 let (last, round) = (version.into(), self.round.wrapping_sub(1));
                 let tombstone = Tombstone {
@@ -239,7 +245,9 @@ impl Store {
         let (round, begun) = (self.round, self.begun);
         let later = |kept: &StoredObject| kept.learnt > begun && newer(&kept.version, version);
         let stale = |_: &StoreKey, kept: &mut StoredObject| kept.round != round && !later(kept);
-        let gone = self.objects.extract_if(.., stale).collect();
+        let mut gone: Vec<_> = self.objects.extract_if(.., stale).collect();
+        let expected = std::mem::take(&mut self.expected).into_iter();
+        gone.extend(expected.filter(|(key, _)| !self.objects.contains_key(key)));
         self.tombstones.retain(|_, tombstone| {
             if tombstone.round != round {
                 tombstone.held.take_if(|held| !newer(held, version));
@@ -263,6 +271,33 @@ impl Store {
                 .values()
                 .any(|tombstone| tombstone.held.is_none());
         }
+    }
+
+    /// Whether the watch has not come to a version yet; it came to none before its first list.
+    fn is_behind(&self, version: &str) -> bool {
+        self.position.is_empty() || newer(version, &self.position)
+    }
+
+    /// Expects an object that another watch reported, if this one has not come to it, and no answer said that it is gone.
+    pub(super) fn expect(&mut self, key: &StoreKey, kept: &StoredObject) {
+        let is_gone = self.tombstones.contains_key(key);
+        let is_latest = self
+            .known(key)
+            .all(|one| newer(&kept.version, &one.version));
+        if kept.learnt == TOLD && self.is_behind(&kept.version) && is_latest && !is_gone {
+            self.expected.insert(key.clone(), kept.clone());
+        }
+    }
+
+    /// The states of an object, also an expected one.
+    pub(super) fn known(&self, key: &str) -> impl Iterator<Item = &StoredObject> {
+        let expected = self.expected.get(key);
+        self.objects.get(key).into_iter().chain(expected)
+    }
+
+    /// Every object, also those that are expected.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&StoreKey, &StoredObject)> {
+        self.objects.iter().chain(&self.expected)
     }
 
     /// Whether a version is older than one that the watch reported: the server was restored from a backup.
@@ -335,6 +370,10 @@ impl Store {
             learnt,
             round,
         };
+        let is_ahead = |expected: &StoredObject| newer(&expected.version, &kept.version);
+        if self.expected.get(&key).is_some_and(|one| !is_ahead(one)) {
+            self.expected.remove(&key);
+        }
         self.objects.insert(key, kept);
     }
 }

@@ -1,5 +1,6 @@
 //! One watch as the cache holds it: what it covers, its objects, and its state.
 
+use super::Task;
 use super::shared::ServerNews;
 use super::store::{ObjectFault, Store};
 use std::sync::Arc;
@@ -37,6 +38,11 @@ pub(super) struct Watched {
     pub(super) restarts: u64,
     /// When the API server last sent something.
     pub(super) last_word: Instant,
+    /// Whether it is not wanted any more, and only answers reads until the watches of its kind that are wanted were
+    /// listed.
+    pub(super) retiring: bool,
+    /// What follows it; ends with it.
+    pub(super) task: Option<Task>,
 }
 
 impl Watched {
@@ -55,13 +61,25 @@ impl Watched {
             answered: false,
             restarts: 0,
             last_word: Instant::now(),
+            retiring: false,
+            task: None,
         }
+    }
+
+    /// Whether it is of the same kind as a scope.
+    pub(super) fn is_of_kind(&self, scope: &Scope) -> bool {
+        (&self.scope.api_version, &self.scope.kind) == (&scope.api_version, &scope.kind)
     }
 
     /// Whether it was listed completely, or is known to be unreadable; `answers` if the API server has answered since
     /// the start.
     pub(super) fn is_settled(&self, answers: bool) -> bool {
         self.synced || self.failure.is_some() && !(answers && self.away)
+    }
+
+    /// Whether its list is under way, as far as is known.
+    pub(super) fn is_listing(&self) -> bool {
+        !self.synced && (self.failure.is_none() || self.answered)
     }
 
     /// Whether its scope has no selector, so that it covers every object with a name of its scope.

@@ -1,7 +1,9 @@
 //! The life cycle of a watch: wanted, listed, resumed, stopped; and its health, for readiness and metrics.
 
+use super::Task;
 use super::cache::Cache;
 use super::cause::RequestFailure;
+use super::follow::Follow;
 use super::shared::{ServerNews, SharedConnection, Topic};
 use super::store::ObjectFault;
 use super::watched::Watched;
@@ -10,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use transom_api::KnownReason;
 use transom_core::reference::ObjectRef;
-use transom_core::watches::{self, Keep, Scope, Watches};
+use transom_core::watches::{self, Scope, Watches};
 
 /// Health of the watches of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,39 +39,26 @@ pub struct WatchHealth {
 }
 
 impl SharedConnection {
-    /// Adds a watch and returns its number. It replaces a watch of the same scope: the objects stay and are listed
-    /// anew. It also takes over objects of watches that ended.
-    pub(super) fn wants(&self, scope: &Arc<Scope>, keep: &Keep, ended: &[Watched]) -> u64 {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+    /// Follows these watches, and no others once these were listed.
+    pub(super) fn wants(self: &Arc<Self>, wanted: Watches) {
         self.change(|cache| {
-            let before = cache
-                .watches
-                .iter_mut()
-                .find(|watched| watched.scope == *scope);
-            let news = if let Some(watched) = before {
-                (watched.number, watched.keep, watched.synced) = (number, keep.clone(), false);
-                cleared(watched)
-            } else {
-                let watched = Watched::new(number, Arc::clone(scope), keep.clone());
+            let (new, mut news) = cache.wants(wanted);
+            for (scope, keep) in new {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let mut watched = Watched::new(number, Arc::new(scope), keep);
+                let follow = Follow {
+                    shared: Arc::clone(self),
+                    number,
+                    scope: Arc::clone(&watched.scope),
+                    keep: watched.keep.clone(),
+                };
+                watched.task = Some(Task::spawn(follow.run()));
                 cache.watches.push(watched);
-                Vec::new()
-            };
-            cache.seed(number, ended);
+            }
+            news.extend(cache.retire());
             news
         });
-        number
-    }
-
-    /// Removes a watch and returns it. Its objects are not reported as gone.
-    pub(super) fn wants_no_more(&self, scope: &Scope) -> Vec<Watched> {
-        let mut ended = Vec::new();
-        self.change(|cache| {
-            let ends = |watched: &mut Watched| *watched.scope == *scope;
-            ended.extend(cache.watches.extract_if(.., ends));
-            ended.iter_mut().flat_map(cleared).collect()
-        });
         self.settled.notify_waiters();
-        ended
     }
 
     /// A list begins.
@@ -92,6 +81,7 @@ impl SharedConnection {
             if was_partial && untold {
                 news.extend(cache.watch(number).map(|watched| answer(watched)));
             }
+            news.extend(cache.retire());
             news
         });
         self.settled.notify_waiters();
@@ -159,16 +149,21 @@ impl SharedConnection {
     /// Waits until every watch was listed completely or is found unreadable.
     pub(super) async fn settle(&self) {
         let answers = || matches!(*self.standing.borrow(), Some(Ok(())));
-        self.wait_while(|cache| cache.watches.iter().any(|one| !one.is_settled(answers())))
+        self.wait_while(|cache| cache.wanted().any(|one| !one.is_settled(answers())))
             .await;
     }
 
     /// Waits until every watch that certainly covers an object was listed completely or is found unreadable.
     pub(super) async fn listed_about(&self, reference: &ObjectRef) {
-        let listing = |one: &Watched| {
-            one.is_whole() && !one.synced && (one.failure.is_none() || one.answered)
-        };
+        let listing = |one: &Watched| one.is_whole() && one.is_listing();
         self.wait_while(|cache| cache.about(reference).any(listing))
+            .await;
+    }
+
+    /// Waits until a watch that covers a scope was listed completely, or each is found unreadable.
+    pub(super) async fn listed_all(&self, scope: &Scope) {
+        let listing = |cache: &Cache| cache.covering(scope).any(Watched::is_listing);
+        self.wait_while(|cache| cache.complete(scope).is_err() && listing(cache))
             .await;
     }
 
@@ -185,7 +180,7 @@ impl SharedConnection {
     /// Health of the watches.
     pub(super) fn health(&self) -> Health {
         let cache = self.cache();
-        let watches = cache.watches.iter().map(|watched| WatchHealth {
+        let watches = cache.wanted().map(|watched| WatchHealth {
             scope: watched.scope.as_ref().clone(),
             synced: watched.synced,
             failure: watched
@@ -202,7 +197,11 @@ impl SharedConnection {
     }
 
     fn with(&self, number: u64, change: impl FnOnce(&mut Watched) -> Vec<ServerNews>) {
-        self.change(|cache| cache.watch(number).map(change).unwrap_or_default());
+        self.change(|cache| {
+            let mut news = cache.watch(number).map(change).unwrap_or_default();
+            news.extend(cache.retire());
+            news
+        });
     }
 }
 
@@ -252,7 +251,8 @@ fn cleared(watched: &mut Watched) -> Vec<ServerNews> {
     }
 }
 
-fn about(watched: &Watched) -> ServerNews {
+/// That a watch can be followed, or cannot.
+pub(super) fn about(watched: &Watched) -> ServerNews {
     ServerNews {
         topic: Topic::Watch(Arc::clone(&watched.scope)),
         gone: false,
@@ -275,6 +275,7 @@ pub(super) fn aligned(mut wanted: Watches) -> Watches {
 mod tests {
     use super::*;
     use transom_core::projection::Paths;
+    use transom_core::watches::Keep;
 
     #[test]
     fn watches_of_one_kind_store_the_same_fields() {

@@ -100,7 +100,7 @@ fn only_the_lease(scene: &Scene<'_>, since: Mark) -> Result<()> {
     for line in ours.filter(|line| line.target.is_some()) {
         let target = line.target.clone().unwrap_or_default();
         ensure!(
-            line.allowed && (&*target.resource, &*target.name) == ("leases", LEASE),
+            !line.denied && (&*target.resource, &*target.name) == ("leases", LEASE),
             "{line:?}"
         );
         verbs.push(&line.verb);

@@ -67,9 +67,9 @@ fn a_candidate_is_planned_with_read_only_access() -> Result<()> {
             .filter(|line| line.user == reader.name())
             .collect();
         let reads = ["get", "list", "watch"];
-        let beyond = asked.iter().filter(|line| {
-            !reads.contains(&line.verb.as_str()) || line.code == 403 || line.denied
-        });
+        let beyond = asked
+            .iter()
+            .filter(|line| !reads.contains(&line.verb.as_str()) || line.code == 403 || line.denied);
         let beyond: Vec<_> = beyond.collect();
         ensure!(
             !asked.is_empty() && beyond.is_empty(),

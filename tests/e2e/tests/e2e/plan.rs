@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, File};
 use std::process::Output;
 use transom_conformance::fixture::hostile;
 use transom_e2e::browser::{Browser, Look};
@@ -17,7 +17,9 @@ const KUBECONFIG: &str = "external-managed-kubeconfig";
 /// The plan of a candidate; standard input holds a policy.
 fn plan(stage: &Stage, words: &[&str]) -> Result<Output> {
     let mut transom = stage.transom()?;
-    transom.stdin(File::open(program::policy("built-in-taints").join("policy.yaml"))?);
+    transom.stdin(File::open(
+        program::policy("built-in-taints").join("policy.yaml"),
+    )?);
     let transom = transom.arg("plan").arg("--dir").arg(&stage.fleet);
     Ok(transom.args(["--now", NOW]).args(words).output()?)
 }

@@ -109,11 +109,11 @@ impl Connections {
         })
     }
 
-    /// Every object of a scope whose labels are selected, or cannot be read; sorted.
+    /// Every object of a scope whose labels are selected, or cannot be read; sorted. Waits for a list that is under way.
     ///
     /// # Errors
     /// Why objects may be missing.
-    pub(crate) fn every(
+    pub(crate) async fn every(
         &self,
         scope: &Scope,
         cluster: &str,
@@ -121,6 +121,7 @@ impl Connections {
     ) -> Result<Vec<ObjectRef>, Failure> {
         let cluster = self.named(cluster)?;
         let missing = |failure: ReadFailure| Failure::known(failure.reason, failure.message);
+        cluster.listed(scope).await;
         cluster.complete(scope).map_err(missing)?;
         let namespace = scope.namespace.as_deref();
         Ok(cluster.list(&scope.api_version, &scope.kind, namespace, labels))
@@ -130,13 +131,13 @@ impl Connections {
     ///
     /// # Errors
     /// Why objects may be missing, or one whose labels cannot be read.
-    pub(crate) fn selected(
+    pub(crate) async fn selected(
         &self,
         scope: &Scope,
         cluster: &str,
         labels: &Selector,
     ) -> Result<Vec<ObjectRef>, Failure> {
-        let there = self.every(scope, cluster, labels)?;
+        let there = self.every(scope, cluster, labels).await?;
         for unreadable in self.named(cluster)?.unreadable() {
             let mut objects = unreadable.objects.iter();
             if objects.any(|one| there.binary_search(one).is_ok()) {

@@ -83,7 +83,7 @@ impl Reader<'_> {
                     one.value = Some(InputValue::Every(members));
                 }
                 Form::Count(labels) => {
-                    let number = self.count(&one.need, labels)?;
+                    let number = self.count(&one.need, labels).await?;
                     one.value = Some(InputValue::Count(number));
                 }
                 Form::Outcome => {
@@ -199,7 +199,9 @@ impl Reader<'_> {
         let at = self.pend(&question, need.wake);
         let connections = &self.controller.connections;
         let scope = Scope::of(place);
-        let mut there = connections.every(&scope, &place.cluster, &question.labels)?;
+        let mut there = connections
+            .every(&scope, &place.cluster, &question.labels)
+            .await?;
         there.retain(|one| question.may_have(one));
         question.within(there.len(), most)?;
         let objects = self.read_untracked(&there).await?;
@@ -214,13 +216,15 @@ impl Reader<'_> {
     }
 
     /// How many objects have such labels. None of them is decoded.
-    fn count(&mut self, need: &Need, labels: &[LabelTerm]) -> Result<u32, Failure> {
+    async fn count(&mut self, need: &Need, labels: &[LabelTerm]) -> Result<u32, Failure> {
         let place = &need.reference;
         let question = Arc::new(SetQuestion::how_many(need, labels)?);
         let at = self.pend(&question, need.wake);
         let connections = &self.controller.connections;
         let scope = Scope::of(place);
-        let there = connections.selected(&scope, &place.cluster, &question.labels)?;
+        let there = connections
+            .selected(&scope, &place.cluster, &question.labels)
+            .await?;
         let members = question.counted(&there);
         let number = u32::try_from(members.len()).unwrap_or(u32::MAX);
         self.controller

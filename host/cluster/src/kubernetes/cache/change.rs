@@ -25,64 +25,6 @@ impl Cache {
             .any(|watched| watched.store.is_unconfirmed(&key))
     }
 
-    /// Hands the objects of ended watches to a watch that is to be listed, so that its list reports those deleted
-    /// meanwhile. Until then only [`Cache::heard`] and lists show these objects, in their last state.
-    pub(in crate::kubernetes) fn seed(&mut self, number: u64, ended: &[Watched]) {
-        let Some(watched) = self.watches.iter().find(|one| one.number == number) else {
-            return;
-        };
-        let of_kind = |one: &&Watched| {
-            let (old, new) = (&one.scope, &watched.scope);
-            let same = (&old.kind, &old.api_version) == (&new.kind, &new.api_version);
-            same && !one.keep.names_only && !watched.keep.names_only
-        };
-        let seeds = ended.iter().filter(of_kind).flat_map(|one| {
-            let objects = one.store.iter(watched.scope.namespace.as_deref());
-            objects.filter_map(|(key, kept)| self.taken(watched, one, key, kept))
-        });
-        let seeds: Vec<Item> = seeds.collect();
-        if let Some(watched) = self.watch(number) {
-            // No list of this watch contained them yet: those that the next one omits are gone.
-            seeds
-                .into_iter()
-                .for_each(|item| watched.store.apply_event(item));
-        }
-    }
-
-    /// An object of an ended watch, if the new watch certainly covers it: an object that its selector leaves out is not
-    /// gone. `None` if a third watch has the object, and so reports its deletion.
-    fn taken(
-        &self,
-        watched: &Watched,
-        ended: &Watched,
-        key: &StoreKey,
-        kept: &StoredObject,
-    ) -> Option<Item> {
-        let KeptContent::Body(bytes) = &kept.content else {
-            return None;
-        };
-        let (scope, reference) = (&*watched.scope, self.reference(&watched.scope, key));
-        if !watched.covers(&reference) || self.merged(scope, key).is_some() {
-            return None;
-        }
-        // If both watches have the same field selector, the object matches it: its fields need not be kept.
-        let mut bounds = scope.clone();
-        bounds
-            .fields
-            .take_if(|_| scope.fields == ended.scope.fields);
-        let is_bound = bounds.fields.is_some() || bounds.labels.is_some();
-        let is_held = || {
-            let object = decode::restore(&reference, &kept.version, bytes);
-            object.is_ok_and(|object| holds(&bounds, &object))
-        };
-        (!is_bound || is_held()).then(|| Item {
-            key: key.clone(),
-            version: kept.version.clone(),
-            content: kept.content.clone(),
-            ours: kept.ours,
-        })
-    }
-
     /// A list begins.
     pub(in crate::kubernetes) fn begin(&mut self, number: u64) {
         let now = self.moment;
@@ -190,22 +132,18 @@ impl Cache {
     }
 
     /// The newest state of an object in any watch of its kind that keeps what the object says.
-    fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
-        let of_kind = |other: &&Watched| {
-            let same =
-                (&other.scope.kind, &other.scope.api_version) == (&scope.kind, &scope.api_version);
-            same && !other.keep.names_only
-        };
+    pub(super) fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
+        let of_kind = |other: &&Watched| other.is_of_kind(scope) && !other.keep.names_only;
         let kept = self
             .watches
             .iter()
             .filter(of_kind)
-            .filter_map(|watched| watched.store.get(key));
+            .flat_map(|watched| watched.store.known(key));
         kept.reduce(later)
     }
 
     /// The news of an object whose merged state changes from `before` to `after`.
-    fn news(
+    pub(super) fn news(
         &self,
         scope: &Scope,
         key: &str,
@@ -268,9 +206,9 @@ impl Cache {
         news
     }
 
-    /// The answer to a write or a read contains an object. Updates each synced watch whose scope certainly holds the
-    /// object, unless the watch is past this version. Removes the object from the other synced watches, where only an
-    /// earlier answer had put it there.
+    /// The answer to a write or a read contains an object. Updates each watch whose scope certainly holds the object,
+    /// unless the watch is past this version: also one whose list is under way, which may be older. Removes the object
+    /// from the other watches, where only an earlier answer had put it there.
     pub(in crate::kubernetes) fn answered(
         &mut self,
         object: &Object,
@@ -283,8 +221,7 @@ impl Cache {
             object.reference.namespace.as_deref(),
             &object.reference.name,
         );
-        let concerned =
-            |watched: &&Watched| watched.synced && watched.keep.admits(&object.reference);
+        let concerned = |watched: &&Watched| watched.keep.admits(&object.reference);
         let watches = self.watches.iter().filter(concerned).map(|watched| {
             let keep = holds(&watched.scope, object).then(|| watched.keep.clone());
             (watched.number, keep)
@@ -320,8 +257,8 @@ impl Cache {
             return Vec::new();
         };
         let take = |store: &mut Store| store.apply_absence(&key, version, asked, now);
+        let numbers = numbers.into_iter();
         numbers
-            .into_iter()
             .flat_map(|number| self.changed(number, &key, take))
             .collect()
     }

@@ -18,7 +18,7 @@ use transom_core::object::Object;
 use transom_core::observation::Observation;
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
-use transom_core::watches::Scope;
+use transom_core::watches::{Keep, Scope, Watches};
 
 /// What a server sends: pauses and texts, then the end of the body. If it is empty, the connection is refused.
 type Script = Vec<(u64, String)>;
@@ -60,24 +60,16 @@ impl Scene {
         let (standing, answers) = watch::channel(Some(Ok(())));
         let resources = Resources::new(client.clone());
         let shared = SharedConnection::new("local", client, resources, Arc::default(), answers);
-        let scope = Arc::new(Scope {
+        let scope = Scope {
             api_version: "v1".to_owned(),
             kind: "ConfigMap".to_owned(),
             namespace: None,
             name: None,
             fields: None,
             labels: None,
-        });
-        let shared = Arc::new(shared);
-        let keep = Keep::default();
-        let number = shared.wants(&scope, &keep, &[]);
-        let follow = Follow {
-            shared: Arc::clone(&shared),
-            number,
-            scope,
-            keep,
         };
-        tokio::spawn(follow.run());
+        let shared = Arc::new(shared);
+        shared.wants(Watches::from([(scope, Keep::default())]));
         Self {
             shared,
             asked,

@@ -1,6 +1,6 @@
 //! The cache against a model of an API server: events, responses, reads and lists in any order and with any delay, with
-//! restores from a backup in between. At the end both have the same objects, and so does a listener to the cache's
-//! events.
+//! restores from a backup and changes of what is watched in between. At the end both have the same objects, and so does
+//! a listener to the cache's events.
 
 use super::*;
 use crate::kubernetes::decode;
@@ -11,10 +11,11 @@ use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use transom_core::projection::Paths;
 use transom_core::watches::Keep;
 
-/// Two watches, the second one of the objects with a label: an object may enter and leave it.
-const WATCHES: [u64; 2] = [1, 2];
+/// The scopes of two watches, the second one of the objects with a label: an object may enter and leave it.
+const SCOPES: usize = 2;
 const NAMES: Range<usize> = 0..3;
 
 /// What the first watch has.
@@ -63,6 +64,8 @@ enum Op {
     Relist(usize),
     /// The server is restored to this many versions before.
     Restore(u64),
+    /// More, or less, of each object is wanted.
+    Want,
 }
 
 /// A response in flight.
@@ -85,28 +88,39 @@ enum Stage {
     At(u64),
 }
 
+/// A watch that is followed.
+struct Following {
+    number: u64,
+    /// Which of the two it is.
+    scope: usize,
+    keep: Keep,
+    stage: Stage,
+}
+
 struct World {
     first: First,
+    /// Whether more of each object is wanted.
+    digest: bool,
+    next: u64,
     version: u64,
     stored: BTreeMap<usize, Stored>,
     past: Vec<Past>,
-    stages: [Stage; 2],
+    following: Vec<Following>,
     answers: Vec<Answer>,
     cache: Cache,
     told: BTreeMap<String, Content>,
     restored: bool,
 }
 
-fn scope(labels: Option<Selector>) -> Arc<Scope> {
-    let (api_version, kind) = ("v1".to_owned(), "Secret".to_owned());
-    Arc::new(Scope {
-        api_version,
-        kind,
+fn scope(labels: Option<Selector>) -> Scope {
+    Scope {
+        api_version: "v1".to_owned(),
+        kind: "Secret".to_owned(),
         namespace: None,
         name: None,
         fields: None,
         labels,
-    })
+    }
 }
 
 fn reference(name: usize) -> ObjectRef {
@@ -139,41 +153,76 @@ fn content(known: &KnownObject) -> Option<Content> {
 }
 
 /// What each watch asks for, and keeps.
-fn watches(first: First) -> [(Option<Selector>, Keep); 2] {
-    let second = (Some(Selector::equal("l", "1")), Keep::default());
-    let names = Keep {
-        names_only: true,
+fn watches(first: First, digest: bool) -> [(Scope, Keep); SCOPES] {
+    let keep = Keep {
+        fields: Some(Paths::parse(&["t"]).unwrap()),
+        digest,
         ..Keep::default()
     };
+    let names = Keep {
+        names_only: true,
+        ..keep.clone()
+    };
+    let second = (scope(Some(Selector::equal("l", "1"))), keep.clone());
     match first {
-        First::All => [(None, Keep::default()), second],
-        First::Names => [(Some(Selector::other("l", "1")), names), second],
+        First::All => [(scope(None), keep), second],
+        First::Names => [(scope(Some(Selector::other("l", "1"))), names), second],
     }
 }
 
 impl World {
     fn new(first: First) -> Self {
-        let mut cache = Cache::new("local");
-        for (number, (labels, keep)) in WATCHES.into_iter().zip(watches(first)) {
-            let watched = Watched::new(number, scope(labels), keep);
-            cache.watches.push(watched);
-        }
-        Self {
+        let mut world = Self {
             first,
+            digest: false,
+            next: 0,
             version: 10,
             stored: BTreeMap::new(),
             past: Vec::new(),
-            stages: [Stage::Unlisted, Stage::Unlisted],
+            following: Vec::new(),
             answers: Vec::new(),
-            cache,
+            cache: Cache::new("local"),
             told: BTreeMap::new(),
             restored: false,
+        };
+        world.want();
+        world
+    }
+
+    /// Has the cache watch what is wanted now.
+    fn want(&mut self) {
+        let all = watches(self.first, self.digest);
+        let (new, news) = self.cache.wants(all.iter().cloned().collect());
+        self.hear(&news);
+        for (scope, keep) in new {
+            self.next += 1;
+            let number = self.next;
+            let which = all.iter().position(|(one, _)| *one == scope).unwrap();
+            let watched = Watched::new(number, Arc::new(scope), keep.clone());
+            self.cache.watches.push(watched);
+            self.following.push(Following {
+                number,
+                scope: which,
+                keep,
+                stage: Stage::Unlisted,
+            });
         }
+        self.retire();
+    }
+
+    /// Like the caller that follows a watch, which does this with each change of a watch.
+    fn retire(&mut self) {
+        let news = self.cache.retire();
+        self.hear(&news);
+        let watches = &self.cache.watches;
+        let goes_on = |one: &Following| watches.iter().any(|two| two.number == one.number);
+        self.following.retain(goes_on);
     }
 
     /// What a watch sees of an object: the second one only objects with the label.
     fn seen(&self, watch: usize, stored: Option<Stored>) -> Option<Stored> {
-        stored.filter(|stored| match (watch, self.first) {
+        let scope = self.following[watch].scope;
+        stored.filter(|stored| match (scope, self.first) {
             (0, First::All) => true,
             (0, First::Names) => !stored.content.1,
             _ => stored.content.1,
@@ -182,7 +231,7 @@ impl World {
 
     /// An object as a watch keeps it.
     fn item(&self, watch: usize, name: usize, stored: Stored) -> Item {
-        decode::kept(object(name, stored), &self.cache.watches[watch].keep)
+        decode::kept(object(name, stored), &self.following[watch].keep)
     }
 
     fn run(&mut self, op: Op) {
@@ -207,16 +256,35 @@ impl World {
                 self.answer(which % self.answers.len());
             }
             Op::Answer(_) => {}
-            Op::Tell(watch) => self.tell(watch),
+            Op::Tell(watch) => self.tell(watch % self.following.len()),
             Op::Bookmark(watch) => {
-                if matches!(self.stages[watch], Stage::At(_)) && self.next_event(watch).is_none() {
+                let watch = watch % self.following.len();
+                let is_told = matches!(self.following[watch].stage, Stage::At(_))
+                    && self.next_event(watch).is_none();
+                if is_told {
                     self.moved(watch, None, self.version);
                 }
             }
-            Op::Relist(watch) => self.stages[watch] = Stage::Unlisted,
+            Op::Relist(watch) => {
+                let watch = watch % self.following.len();
+                self.following[watch].stage = Stage::Unlisted;
+            }
             Op::Restore(versions) => self.restore(versions),
+            Op::Want => {
+                let listed = self.listed();
+                self.digest = !self.digest;
+                self.want();
+                assert_eq!(self.listed(), listed, "what was listed stays readable");
+            }
         }
         self.check();
+    }
+
+    /// Whether the cache knows which objects there are.
+    fn listed(&self) -> bool {
+        self.cache
+            .complete(&watches(self.first, self.digest)[1].0)
+            .is_ok()
     }
 
     fn write(&mut self, name: usize, content: Option<Content>) {
@@ -268,7 +336,7 @@ impl World {
     }
 
     fn next_event(&self, watch: usize) -> Option<Past> {
-        let Stage::At(at) = self.stages[watch] else {
+        let Stage::At(at) = self.following[watch].stage else {
             return None;
         };
         let concerns = |past: &&Past| {
@@ -283,31 +351,33 @@ impl World {
     }
 
     fn tell(&mut self, watch: usize) {
-        match &mut self.stages[watch] {
+        let number = self.following[watch].number;
+        match &mut self.following[watch].stage {
             Stage::Unlisted => {
-                self.stages[watch] = Stage::Asked;
-                self.cache.begin(WATCHES[watch]);
+                self.following[watch].stage = Stage::Asked;
+                self.cache.begin(number);
             }
             Stage::Asked => {
                 let seen = |(name, stored): (&usize, &Stored)| {
                     Some((*name, self.seen(watch, Some(*stored))?))
                 };
                 let items = self.stored.iter().filter_map(seen).collect();
-                self.stages[watch] = Stage::Listing(self.version, items);
+                self.following[watch].stage = Stage::Listing(self.version, items);
             }
             Stage::Listing(version, items) => match (items.pop_front(), *version) {
                 (Some((name, stored)), _) => {
                     let item = self.item(watch, name, stored);
-                    let news = self.cache.put(WATCHES[watch], item);
+                    let news = self.cache.put(number, item);
                     self.hear(&news);
                 }
                 (None, version) => {
                     if self.went_back(watch, version) {
                         return;
                     }
-                    let news = self.cache.listed(WATCHES[watch], &version.to_string());
+                    let news = self.cache.listed(number, &version.to_string());
                     self.hear(&news);
-                    self.stages[watch] = Stage::At(version);
+                    self.following[watch].stage = Stage::At(version);
+                    self.retire();
                 }
             },
             Stage::At(_) => {
@@ -319,7 +389,7 @@ impl World {
     }
 
     fn moved(&mut self, watch: usize, past: Option<Past>, version: u64) {
-        let (number, text) = (WATCHES[watch], version.to_string());
+        let (number, text) = (self.following[watch].number, version.to_string());
         if self.went_back(watch, version) {
             return;
         }
@@ -334,16 +404,18 @@ impl World {
             None => self.cache.told(number, &text, None),
         };
         self.hear(&news);
-        self.stages[watch] = Stage::At(version);
+        self.following[watch].stage = Stage::At(version);
     }
 
     /// Like the caller that follows a watch, which checks this before it accepts a version.
     fn went_back(&mut self, watch: usize, version: u64) -> bool {
-        let Some(news) = self.cache.went_back(WATCHES[watch], &version.to_string()) else {
+        let following = &mut self.following[watch];
+        let (number, version) = (following.number, version.to_string());
+        let Some(news) = self.cache.went_back(number, &version) else {
             return false;
         };
+        following.stage = Stage::Unlisted;
         self.hear(&news);
-        self.stages[watch] = Stage::Unlisted;
         true
     }
 
@@ -359,9 +431,9 @@ impl World {
             };
         }
         (self.version, self.restored) = (to, true);
-        for stage in &mut self.stages {
-            if !matches!(stage, Stage::At(at) if *at <= to) {
-                *stage = Stage::Unlisted;
+        for one in &mut self.following {
+            if !matches!(one.stage, Stage::At(at) if at <= to) {
+                one.stage = Stage::Unlisted;
             }
         }
     }
@@ -382,10 +454,16 @@ impl World {
 
     /// If a watch is past the version of an object, it has reported it: a late response revives nothing.
     fn check(&self) {
-        for (watch, stage) in self.stages.iter().enumerate() {
-            let (false, Stage::At(at)) = (self.restored, stage) else {
+        for (watch, following) in self.following.iter().enumerate() {
+            let (false, Stage::At(at)) = (self.restored, &following.stage) else {
                 continue;
             };
+            let all = &self.cache.watches;
+            let store = &all
+                .iter()
+                .find(|one| one.number == following.number)
+                .unwrap()
+                .store;
             for name in NAMES {
                 let last = self
                     .past
@@ -393,8 +471,7 @@ impl World {
                     .rfind(|past| past.name == name && past.version <= *at);
                 let then = self.seen(watch, last.and_then(|past| past.after));
                 let then = then.map(|stored| stored.version);
-                let kept = self.cache.watches[watch]
-                    .store
+                let kept = store
                     .get(&item_key(name))
                     .map(|kept| kept.version.parse().unwrap());
                 let stale = kept.filter(|version: &u64| version <= at && Some(*version) != then);
@@ -411,12 +488,16 @@ impl World {
         while !self.answers.is_empty() {
             self.answer(0);
         }
-        for watch in 0..WATCHES.len() {
-            while !matches!(self.stages[watch], Stage::At(_)) || self.next_event(watch).is_some() {
-                self.tell(watch);
-            }
-            self.run(Op::Bookmark(watch));
+        let is_done = |world: &Self, watch: usize| {
+            matches!(world.following[watch].stage, Stage::At(_))
+                && world.next_event(watch).is_none()
+        };
+        // With the last list those that retire end.
+        while let Some(watch) = (0..self.following.len()).find(|watch| !is_done(&self, *watch)) {
+            self.tell(watch);
         }
+        assert_eq!(self.following.len(), SCOPES, "all others have ended");
+        (0..SCOPES).for_each(|watch| self.run(Op::Bookmark(watch)));
         for name in NAMES {
             if self.cache.is_unconfirmed(&reference(name)) {
                 assert!(self.restored, "no watch has told of {name}");
@@ -448,7 +529,7 @@ fn item_key(name: usize) -> StoreKey {
 
 fn op(restores: bool) -> impl Strategy<Value = Op> {
     let content = || prop::option::weighted(0.6, (0..3_u8, any::<bool>()));
-    let watch = || 0..WATCHES.len();
+    let watch = || 0..4_usize;
     prop_oneof![
         4 => (NAMES, content()).prop_map(|(name, content)| Op::Theirs(name, content)),
         4 => (NAMES, content()).prop_map(|(name, content)| Op::Ours(name, content)),
@@ -457,6 +538,8 @@ fn op(restores: bool) -> impl Strategy<Value = Op> {
         10 => watch().prop_map(Op::Tell),
         1 => watch().prop_map(Op::Bookmark),
         1 => watch().prop_map(Op::Relist),
+        // Together with a restore, only the resync finds what nobody reports.
+        u32::from(!restores) => Just(Op::Want),
         u32::from(restores) => (0..6_u64).prop_map(Op::Restore),
     ]
 }
