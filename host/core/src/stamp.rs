@@ -112,7 +112,8 @@ impl Stamp {
         })
     }
 
-    /// Whether an object bears the stamp of a policy. Such an object is never a primary of that policy.
+    /// Whether an object bears the stamp of a policy. Whether that policy may have made it is said by
+    /// [`Policy::has_made`](crate::policy::Policy::has_made).
     pub fn is_of(object: &Object, policy: &str) -> bool {
         Self::read(object).is_some_and(|stamp| stamp.policy == policy)
     }

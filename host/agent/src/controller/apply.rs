@@ -14,9 +14,9 @@ use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
 use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, write_limit};
+use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
-use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
 
 /// A reconcile that ran to its end.
@@ -268,19 +268,15 @@ impl Controller {
                 let cause = Cause::Input(step.target().clone());
                 self.queues.push(&other, Queued::Reconcile(cause));
             }
-            let made_by = |policy: &str| match step {
-                Step::Create { desired } | Step::Update { desired, .. } => {
-                    Stamp::is_of(desired, policy)
-                }
+            let made_by = |policy: &Policy| match step {
+                Step::Create { desired } | Step::Update { desired, .. } => policy.has_made(desired),
                 Step::Patch { .. } | Step::Delete { .. } => false,
             };
             for queue in self.queues.all() {
                 let loaded = queue.loaded();
+                let policy = &loaded.revision.policy;
                 let other = (&queue.policy, step.target()) != (&key.policy, &key.primary);
-                if other
-                    && !made_by(&queue.policy)
-                    && loaded.revision.policy.primary.admits(step.target())
-                {
+                if other && policy.primary.admits(step.target()) && !made_by(policy) {
                     queue.push(step.target(), Queued::Updated, None);
                 }
             }

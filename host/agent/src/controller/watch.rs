@@ -16,8 +16,8 @@ use transom_cluster::{Cluster, Patience};
 use transom_core::inputs::seen::Observed;
 use transom_core::object::Object;
 use transom_core::observation::Observation;
+use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
-use transom_core::stamp::Stamp;
 use transom_core::work::{Cause, Key};
 
 /// The most observations that are taken at once.
@@ -140,10 +140,11 @@ impl Controller {
     fn changed(&self, object: &ObjectRef, as_primary: &Queued, observed: Observed<'_>) {
         self.connections.policy_changed(object);
         self.connections.component_changed(object);
-        let made_by = |policy: &str| matches!(observed, Observed::Present(object) if Stamp::is_of(object, policy));
+        let made_by = |policy: &Policy| matches!(observed, Observed::Present(there) if policy.has_made(there));
         for queue in self.queues.all() {
-            let admits = queue.loaded().revision.policy.primary.admits(object);
-            if admits && !made_by(&queue.policy) {
+            let loaded = queue.loaded();
+            let policy = &loaded.revision.policy;
+            if policy.primary.admits(object) && !made_by(policy) {
                 queue.push(object, as_primary.clone(), None);
             }
         }

@@ -2,9 +2,9 @@
 
 use crate::contract::decide::LabelTerm;
 use crate::object::Object;
-use crate::policy::Policy;
 use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
+use crate::policy::{Policy, WriteRule};
 use crate::reference::dns;
 use crate::stamp::Stamp;
 use std::collections::BTreeSet;
@@ -182,14 +182,30 @@ impl Policy {
     /// Whether an object is a primary of the policy: its rule selects it, and the policy did not make it (see
     /// `adr/0065`).
     pub fn is_about(&self, object: &Object) -> bool {
-        self.primary.selects(object) && !Stamp::is_of(object, &self.name)
+        self.primary.selects(object) && !self.has_made(object)
+    }
+
+    /// Whether an object bears the stamp of the policy, and one of its rules may have made it for the primary that the
+    /// stamp names. The stamp alone says nothing: whoever may edit the labels and annotations of an object can write
+    /// one, and no policy stamps what it only creates.
+    pub fn has_made(&self, object: &Object) -> bool {
+        let stamp = Stamp::read(object).filter(|stamp| *stamp.policy == *self.name);
+        stamp.is_some_and(|stamp| {
+            let may_have = |rule: &WriteRule| {
+                !rule.creates_only() && rule.made(&object.reference, &stamp.source.reference)
+            };
+            self.makes().any(|(_, rule)| may_have(rule))
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{hosted, object};
+    use crate::reference::ObjectRef;
+    use crate::sample::{hosted, object, objects_manifest, policy, with};
+    use crate::stamp::SourceRef;
+    use crate::work::Key;
     use serde_json::{Value, json};
 
     fn selector(spec: Value) -> Result<Selector, String> {
@@ -258,6 +274,60 @@ mod tests {
             others.and(&Selector::equal("l", "a")),
         ] {
             assert!(!ours.is_opposite(&other), "{other}");
+        }
+    }
+
+    /// A policy about ManagedClusters that may write these, too.
+    fn about_clusters(write: &Value) -> Policy {
+        let grants = json!([write]);
+        policy(&with(objects_manifest(), &[("/spec/grant/write", grants)]))
+    }
+
+    /// Whether a policy is about a ManagedCluster that bears the stamp of a policy, made for another ManagedCluster.
+    fn is_about(policy: &Policy, name: &str, stamped: (&str, &str)) -> bool {
+        let cluster = |name: &str| {
+            let api_version = "cluster.open-cluster-management.io/v1";
+            ObjectRef::local(api_version, "ManagedCluster", None, name)
+        };
+        let key = Key::new(&stamped.0.into(), &cluster(stamped.1));
+        let mut body = json!({"metadata": {}});
+        Stamp::of(&key, SourceRef::gone(&key.primary, ""), "", "").put(&mut body);
+        policy.is_about(&object(cluster(name), body))
+    }
+
+    #[test]
+    fn what_a_policy_made_is_none_of_its_primaries() {
+        let copies = about_clusters(
+            &json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+                "name": "{primary.name}-copy", "verbs": ["create", "update"], "fields": ["spec.a"]}),
+        );
+        assert!(!is_about(&copies, "a-copy", ("sets", "a")));
+        assert!(
+            is_about(&copies, "a-copy", ("other", "a")),
+            "of another policy"
+        );
+    }
+
+    #[test]
+    fn a_stamp_on_what_a_policy_cannot_have_made_hides_no_primary() {
+        let made = json!({"kind": "ConfigMap", "namespace": "n", "name": "{primary.name}", "verbs": ["create", "update"],
+            "fields": ["data.a"]});
+        let cluster = |name: &str, verbs: &[&str]| {
+            json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "name": name,
+                "verbs": verbs, "fields": ["spec.a"]})
+        };
+        for write in [
+            json!({"target": "primary", "verbs": ["patch"], "fields": ["spec.a"]}),
+            made,
+            cluster("{primary.name}-copy", &["create", "update"]),
+            cluster("c1", &["patch"]),
+            // Such an object belongs to others from then on, and bears no stamp.
+            cluster("c1", &["create"]),
+        ] {
+            assert!(
+                is_about(&about_clusters(&write), "c1", ("sets", "x")),
+                "{write}"
+            );
         }
     }
 
