@@ -94,7 +94,8 @@ pub(super) fn step(
     }
 }
 
-/// Plans a removal. If an object that the policy makes has to stay, the steps before it are still carried out.
+/// Plans a removal. If an object has to stay, all other steps are still carried out: whoever writes the object of a
+/// removal may label it as they like, and must not keep the rest in place by that.
 fn gone(
     wanting: &PlanInput<'_>,
     object: &ObjectRef,
@@ -108,6 +109,7 @@ fn gone(
     remove::plan(wanting, object, contentions).map_err(|failure| match makes {
         true if remove::is_kept_from_us(&failure) => StepError::Refused(failure),
         true if pending(&failure) || is_contended(&failure) => StepError::Later(failure),
+        false if remove::is_left_alone(&failure) => StepError::Later(failure),
         _ => StepError::Fails(failure),
     })
 }

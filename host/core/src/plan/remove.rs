@@ -122,6 +122,14 @@ pub(super) fn is_kept_from_us(failure: &Failure) -> bool {
         .any(|reason| failure.reason == (*reason).into())
 }
 
+/// Whether the removal of an object that others made failed because of what that object is like now.
+pub(super) fn is_left_alone(failure: &Failure) -> bool {
+    use KnownReason::{TargetNotOwned, WriteNotGranted};
+    [TargetNotOwned, WriteNotGranted]
+        .iter()
+        .any(|reason| failure.reason == (*reason).into())
+}
+
 fn delete(existing: &Object) -> Step {
     Step::delete(existing, "its guest removes it")
 }
@@ -176,6 +184,7 @@ fn refused(object: &ObjectRef, existing: &Object) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::desired::Desired;
     use crate::plan::{Other, TimeAdded};
     use crate::sample::{agent, object, objects_manifest, policy, stamp, with};
     use crate::stamp::SourceRef;
@@ -205,6 +214,13 @@ mod tests {
             ("/spec/grant/finalizer", json!("example.com/ours")),
         ];
         policy(&with(objects_manifest(), &changes))
+    }
+
+    /// A policy that removes works with these labels.
+    fn with_labels(labels: &Value) -> Policy {
+        let grants = json!([{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+            "namespace": "{primary.name}", "name": "*", "verbs": ["remove"], "labels": labels}]);
+        policy(&with(objects_manifest(), &[("/spec/grant/write", grants)]))
     }
 
     /// Plans with a ManagedCluster that has this metadata, and works that have this one.
@@ -327,6 +343,56 @@ mod tests {
             |wanting: &PlanInput<'_>| super::plan(wanting, &work("other"), &Contentions::default());
         let failure = with_wanting(&removes(&["remove"]), (json!({}), None), other).unwrap_err();
         assert_eq!(failure.reason.to_string(), "ContractBroken");
+    }
+
+    #[test]
+    fn the_label_of_a_policy_alone_keeps_no_object() {
+        let labelled =
+            |labels: Value| removal(&["remove"], Some(json!({"uid": "u", "labels": labels})));
+        for labels in [
+            json!({"transom.dev/policy": "x"}),
+            json!({"transom.dev/policy": "x", "app.kubernetes.io/managed-by": "transom"}),
+        ] {
+            let step = labelled(labels.clone()).unwrap();
+            assert!(matches!(step, Some(Step::Delete { .. })), "{labels}");
+        }
+        let going = json!({"deletionTimestamp": SINCE, "finalizers": [HOLD], "labels": {"transom.dev/policy": "x"}});
+        let step = removal(&["release"], Some(going)).unwrap();
+        assert_eq!(finalizers(step), Some(Value::Null));
+    }
+
+    #[test]
+    fn an_object_of_others_that_has_to_stay_holds_up_no_other_removal() {
+        let mut made = json!({"metadata": {"uid": "u"}});
+        stamp("a", "uid").put(&mut made);
+        for (policy, kept, reason) in [
+            (removes(&["remove"]), made, "TargetNotOwned"),
+            (
+                with_labels(&json!({"matchLabels": {"goes": "1"}})),
+                json!({"metadata": {"uid": "u"}}),
+                "WriteNotGranted",
+            ),
+        ] {
+            let goes = json!({"metadata": {"uid": "u", "labels": {"goes": "1"}}});
+            let others = [("w1", kept), ("w2", goes)].map(|(name, body)| Other {
+                object: work(name),
+                existing: Some(Arc::new(object(work(name), body))),
+            });
+            let plan = |wanting: &PlanInput<'_>| {
+                let wanting = PlanInput {
+                    others: &others,
+                    ..wanting.clone()
+                };
+                let gone = ["w1", "w2"].map(|name| Desired::Gone(work(name)));
+                crate::plan::plan(&wanting, &gone, &Contentions::default())
+            };
+            let feasible = with_wanting(&policy, (json!({}), None), plan).unwrap();
+            let removed: Vec<_> = feasible.plan.steps.iter().map(Step::target).collect();
+            assert_eq!(removed, [&work("w2")]);
+            // That holds the release of the primary.
+            let waits = feasible.waits.map(|failure| failure.reason.to_string());
+            assert_eq!(waits.as_deref(), Some(reason));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::object::Object;
 use crate::pattern::{Pattern, TemplateData};
 use crate::projection::path::{Path, Segment};
 use crate::reference::ObjectRef;
+use crate::stamp::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 use transom_api::policy::{KubeconfigGrant, PauseSpec, WriteVerb};
@@ -217,7 +218,7 @@ impl WriteRule {
     }
 
     /// Whether the rule selects an object of others as it is now, and grants a verb for it. An object that a policy
-    /// made is selected only if the selector names its policy label.
+    /// made, and so bears a whole stamp, is selected only if the selector names its policy label.
     pub fn lets(&self, verb: WriteVerb, object: &Object) -> bool {
         let Target::Others {
             labels: selector, ..
@@ -225,7 +226,7 @@ impl WriteRule {
         else {
             return false;
         };
-        let meant = object.label(labels::POLICY).is_none() || selector.has(labels::POLICY);
+        let meant = Stamp::read(object).is_none() || selector.has(labels::POLICY);
         meant && self.verbs.contains(&verb) && selector.matches(object)
     }
 

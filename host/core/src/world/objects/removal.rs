@@ -49,7 +49,8 @@ pub(super) fn check(granted: &Granted<'_>) -> Checked<WriteRule> {
 mod tests {
     use crate::policy::{Policy, check, manifest};
     use crate::reference::ObjectRef;
-    use crate::sample::{kubeconfig_manifest, object, objects_manifest, policy, with};
+    use crate::sample::{kubeconfig_manifest, object, objects_manifest, policy, stamp, with};
+    use crate::stamp::Stamp;
     use serde_json::{Value, json};
     use std::collections::BTreeSet;
     use transom_api::policy::WriteVerb;
@@ -177,15 +178,31 @@ mod tests {
                 json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}),
             )],
         );
+        let labelled = |labels: Value| json!({"labels": labels});
+        let stamped = |policy: &str| {
+            let mut body = json!({});
+            let made = Stamp {
+                policy: policy.to_owned(),
+                ..stamp("a", "uid")
+            };
+            made.put(&mut body);
+            body["metadata"].take()
+        };
         for (manifest, there, lets) in [
             (removes(), json!({}), true),
-            (removes(), json!({"a": "b"}), true),
-            (removes(), json!({"transom.dev/policy": "p"}), false),
-            (selects.clone(), json!({"transom.dev/policy": "p"}), true),
-            (selects.clone(), json!({"transom.dev/policy": "q"}), false),
+            (removes(), labelled(json!({"a": "b"})), true),
+            (removes(), stamped("p"), false),
+            // Whoever writes the object can put that label on it.
+            (
+                removes(),
+                labelled(json!({"transom.dev/policy": "p"})),
+                true,
+            ),
+            (selects.clone(), stamped("p"), true),
+            (selects.clone(), stamped("q"), false),
             (selects, json!({}), false),
             (excludes.clone(), json!({}), true),
-            (excludes, json!({"a": ""}), false),
+            (excludes, labelled(json!({"a": ""})), false),
         ] {
             let reference = ObjectRef::local(
                 "work.open-cluster-management.io/v1",
@@ -193,7 +210,7 @@ mod tests {
                 Some("c1"),
                 "w",
             );
-            let work = object(reference, json!({"metadata": {"labels": there}}));
+            let work = object(reference, json!({"metadata": there}));
             let policy = policy(&manifest);
             let rule = &policy.writes[0];
             assert_eq!(rule.lets(WriteVerb::Remove, &work), lets, "{there}");
