@@ -11,6 +11,7 @@ pub(crate) mod load;
 pub(crate) mod loading;
 mod loads;
 pub(crate) mod objects;
+pub(crate) mod places;
 pub(crate) mod revisions;
 mod settling;
 pub(crate) mod swap;

@@ -8,6 +8,7 @@ pub mod objects;
 pub mod secrets;
 pub mod taints;
 
+use crate::own_records::OwnRecords;
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -34,6 +35,9 @@ pub struct AgentFacts {
     pub cluster_name: String,
     /// Whether that cluster is the hub's own.
     pub self_managed: bool,
+    /// The records that it keeps; no guest is told of them.
+    #[serde(skip)]
+    pub records: OwnRecords,
 }
 
 impl AgentFacts {
@@ -43,7 +47,14 @@ impl AgentFacts {
             cluster_name: cluster_name.to_owned(),
             self_managed: self_managed_cluster
                 .is_none_or(|own| own.eq_ignore_ascii_case(cluster_name)),
+            records: OwnRecords::default(),
         }
+    }
+
+    /// An agent that keeps these records.
+    #[must_use]
+    pub fn keeping(self, records: OwnRecords) -> Self {
+        Self { records, ..self }
     }
 }
 

@@ -29,6 +29,7 @@ mod managed_keys;
 pub mod metrics;
 pub mod object;
 pub mod observation;
+pub mod own_records;
 pub mod ownership;
 pub mod pattern;
 pub mod plan;

@@ -130,6 +130,9 @@ pub fn plan(
     desired: &[Desired<'_>],
     contentions: &Contentions,
 ) -> Result<Feasible, Failure> {
+    let (primary, records) = (&wanting.primary.reference, &wanting.data.agent.records);
+    let mut objects = desired.iter().map(|one| one.object(primary));
+    objects.try_for_each(|object| records.spare(object))?;
     let others = with_made_once(wanting);
     let wanting = &PlanInput {
         others: &others,

@@ -154,6 +154,7 @@ pub(crate) fn agent(cluster_name: &str, self_managed: bool) -> AgentFacts {
     AgentFacts {
         cluster_name: cluster_name.to_owned(),
         self_managed,
+        ..AgentFacts::default()
     }
 }
 

@@ -299,10 +299,12 @@ impl Controller {
     ) -> Pruned {
         let Leftovers {
             why,
-            candidates,
+            mut candidates,
             unread,
             release: _,
         } = leftovers;
+        // Such an object may bear the stamp of a policy of an earlier agent.
+        candidates.retain(|one| !self.facts.records.has(&one.object.reference));
         let (policy, key) = (&admitted.loaded.revision.policy, &admitted.work.key);
         if candidates.is_empty() || policy.suspend {
             return Pruned {

@@ -4,7 +4,7 @@
 use super::cases::{self, PassedCases};
 use super::{Written, verify};
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 use transom_api::KnownReason;
@@ -128,7 +128,7 @@ pub(crate) fn limits(engine: &Engine, policy: &Policy) -> Result<CallLimits, Ref
         .map_err(|error| Refusal::new(KnownReason::BudgetNotAllowed, error.to_string()))
 }
 
-fn invalid(message: String) -> Refusal {
+pub(super) fn invalid(message: String) -> Refusal {
     Refusal::new(KnownReason::PolicyInvalid, message)
 }
 
@@ -139,27 +139,6 @@ pub(crate) fn defined_in_several(places: &[&str]) -> Refusal {
         places.len(),
         places.join(", ")
     ))
-}
-
-/// Refuses a policy that names a cluster without a connection.
-///
-/// # Errors
-/// With the field that names it.
-pub(super) fn check_connections(
-    policy: Policy,
-    connections: &BTreeSet<String>,
-) -> Result<Policy, Refusal> {
-    let absent = policy
-        .clusters()
-        .find(|(_, cluster)| !connections.contains(*cluster));
-    let Some((field, cluster)) = absent else {
-        return Ok(policy);
-    };
-    let known: Vec<_> = connections.iter().map(|name| format!("`{name}`")).collect();
-    Err(invalid(format!(
-        "{field}: no connection `{cluster}`; known connections: {}",
-        known.join(", ")
-    )))
 }
 
 /// Fetches and compiles the guests of a policy, and has them check their settings.

@@ -4,9 +4,9 @@ use crate::policies::PolicySource;
 use crate::policies::active::PolicyChanges;
 use crate::policies::components::Components;
 use crate::policies::loads::Loads;
+use crate::policies::places::KnownPlaces;
 use crate::policies::swap::{GRACE, Swap};
 use anyhow::Context as _;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ impl Loading {
     pub(crate) fn start(
         engine: Engine,
         source: PolicySource,
-        connections: BTreeSet<String>,
+        places: KnownPlaces,
         components: Components,
         rolls_out: bool,
     ) -> Self {
@@ -35,7 +35,7 @@ impl Loading {
             let read = tokio::task::spawn_blocking(move || {
                 reading.read().map_err(|error| error.to_string())
             });
-            let mut swap = Swap::new(loads, source, connections, rolls_out);
+            let mut swap = Swap::new(loads, source, places, rolls_out);
             let found = read.await.unwrap_or_else(|error| Err(error.to_string()));
             let changes = swap.update(found);
             (swap, changes)

@@ -16,6 +16,7 @@ use crate::policies::active::{Active, ActiveState, PolicyChanges};
 use crate::policies::components::PartVersions;
 use crate::policies::load::{self, LoadedPolicy};
 use crate::policies::loads::Loads;
+use crate::policies::places::KnownPlaces;
 use crate::policies::{Approval, FoundPolicies, PolicySource, Written};
 use crate::telemetry;
 use probation::RunningProbation;
@@ -44,8 +45,8 @@ pub(crate) struct Swap {
     /// The last revision of each policy that could be loaded whole.
     good: BTreeMap<Arc<str>, Arc<LoadedPolicy>>,
     active: Active,
-    /// The connections that policies may name.
-    connections: BTreeSet<String>,
+    /// What policies may name.
+    places: KnownPlaces,
     /// The number of the last load. It only grows, also when a policy is removed and written again.
     number: u64,
     /// Whether new revisions are candidates first; otherwise each is active once it is loaded.
@@ -102,11 +103,11 @@ struct ManifestState {
 }
 
 impl Swap {
-    /// Without policies yet; they may name these connections.
+    /// Without policies yet; they may name these places.
     pub(super) fn new(
         loads: Loads,
         source: PolicySource,
-        connections: BTreeSet<String>,
+        places: KnownPlaces,
         rolls_out: bool,
     ) -> Self {
         Self {
@@ -115,7 +116,7 @@ impl Swap {
             newest: BTreeMap::new(),
             good: BTreeMap::new(),
             active: Active::default(),
-            connections,
+            places,
             number: 0,
             rolls_out,
             histories: BTreeMap::new(),
@@ -268,8 +269,7 @@ impl Swap {
             generation: first.and_then(|first| first.pointer("/metadata/generation")?.as_i64()),
         };
         let checked = match written.as_slice() {
-            [one] => load::check(&one.value)
-                .and_then(|policy| load::check_connections(policy, &self.connections)),
+            [one] => load::check(&one.value).and_then(|policy| self.places.check(policy)),
             _ => Err(load::defined_in_several(&places)),
         };
         let suspends = written.iter().any(Written::suspends);

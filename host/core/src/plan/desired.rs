@@ -24,6 +24,16 @@ pub enum Desired<'a> {
 }
 
 impl Desired<'_> {
+    /// The object that it is about.
+    pub fn object<'o>(&'o self, primary: &'o ObjectRef) -> &'o ObjectRef {
+        match self {
+            Self::Whole(whole) => &whole.object,
+            Self::Fields(fields) => &fields.object,
+            Self::Gone(object) => object,
+            Self::Finalizer => primary,
+        }
+    }
+
     /// When the first certificate in it expires, in seconds since 1970.
     pub fn ends_seconds(&self) -> Option<i64> {
         match self {

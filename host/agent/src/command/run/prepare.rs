@@ -8,6 +8,7 @@ use crate::controller::connections::Connections;
 use crate::controller::{Clock, Controller};
 use crate::policies::components::Components;
 use crate::policies::loading::Loading;
+use crate::policies::places::KnownPlaces;
 use crate::policies::swap::Swap;
 use crate::policies::{FoundPolicies, PolicySource};
 use crate::telemetry;
@@ -16,12 +17,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use transom_artifacts::Base;
 use transom_cluster::kubernetes::{ConnectSettings, Kubernetes, Reviews};
 use transom_core::contract::AgentFacts;
+use transom_core::own_records::{self, OwnRecords};
 use transom_core::reference::LOCAL;
 use transom_core::share::budget::Budget;
 use transom_engine::Engine;
-
-/// The namespace of the revisions that are kept in a folder.
-const HISTORY: &str = "transom";
 
 /// An agent whose connections are being opened. Each policy begins as soon as what it needs was listed.
 pub(crate) struct Prepared {
@@ -46,11 +45,11 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
         engine::check_limits(&engine, &Engine::STRICT)?;
     }
     let load = |policies| {
-        let (engine, names) = (engine.clone(), connect::names(args));
+        let places = KnownPlaces::new(connect::names(args), records(args));
         Loading::start(
-            engine,
+            engine.clone(),
             policies,
-            names,
+            places,
             components(args),
             args.asked.is_none(),
         )
@@ -114,7 +113,7 @@ async fn objects(controller: &Controller, args: &RunArgs) -> FoundPolicies {
 /// The components that policies may name. Revisions are kept where the agent itself runs.
 fn components(args: &RunArgs) -> Components {
     let namespace = match args.dir.iter().any(|dir| dir.name == LOCAL) {
-        true => Some(HISTORY),
+        true => Some(own_records::FOLDER),
         false => args.server.lease_namespace.as_deref(),
     };
     let reading = args.reconcile.reading();
@@ -135,6 +134,11 @@ pub(super) fn base(args: &RunArgs) -> Base {
         .map_or(Base::Nowhere, Base::Components)
 }
 
+/// What the agent itself keeps beside its Lease, which no policy writes.
+fn records(args: &RunArgs) -> OwnRecords {
+    OwnRecords::beside_lease(args.server.lease_namespace.as_deref())
+}
+
 /// An agent with the facts, the clock and the limits of the command line.
 fn controller(connections: Connections, args: &RunArgs, budget: &Budget) -> Controller {
     let ReconcileArgs {
@@ -144,7 +148,8 @@ fn controller(connections: Connections, args: &RunArgs, budget: &Budget) -> Cont
         max_kubeconfig_bytes,
         ..
     } = &args.reconcile;
-    let facts = AgentFacts::new(cluster_name, self_managed_cluster.as_deref());
+    let facts =
+        AgentFacts::new(cluster_name, self_managed_cluster.as_deref()).keeping(records(args));
     let controller = Controller::new(connections, Clock::new(*now), facts)
         .limited(*max_kubeconfig_bytes)
         .within(budget)

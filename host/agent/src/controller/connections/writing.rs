@@ -6,6 +6,7 @@ use transom_api::status::PolicyStatus;
 use transom_cluster::{Cluster, KeptStatuses};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
+use transom_core::own_records;
 use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
@@ -75,7 +76,7 @@ impl Connections {
             .into_iter()
             .chain(self.by_name.keys())
             .filter(is_directory);
-        directories.next().map(|name| at(name, rights::LEASE))
+        directories.next().map(|name| at(name, own_records::FOLDER))
     }
 
     /// Publishes the result of a reconcile on the primary's cluster. `uid` is the primary's, empty when it is gone.

@@ -132,7 +132,7 @@ impl Swap {
         let recalled = self.recalled.remove(name);
         if (self.good.contains_key(name) && !recalled)
             || self.barred(name, &restored.revision.id()).is_some()
-            || !clusters.all(|(_, cluster)| self.connections.contains(cluster))
+            || !clusters.all(|(_, cluster)| self.places.has(cluster))
         {
             return PolicyChanges::new();
         }

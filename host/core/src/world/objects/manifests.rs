@@ -76,6 +76,7 @@ fn one(
         return broken(format!("an object for {name} is not one JSON object"));
     };
     let object = reference(&content, place)?;
+    filler.templates().agent.records.spare(&object)?;
     allowed(&object, &content, place)?;
     if rbac::gives_rights(&object.api_version) {
         let of_kind = (object.api_version.clone(), object.kind.clone());

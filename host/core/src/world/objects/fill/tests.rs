@@ -37,6 +37,7 @@ const TEXT: &str = r#"data["import.yaml"]"#;
 fn makes() -> Value {
     let read = |role: &str| json!({"role": role, "kind": "Secret", "namespace": "{primary.namespace}", "name": role, "keys": ["a"]});
     let kinds = json!([{"kind": "Namespace"}, {"kind": "Secret"}, {"apiVersion": "apps/v1", "kind": "Deployment"},
+        {"apiVersion": "apps/v1", "kind": "ControllerRevision"},
         rights::role(), rights::binding()]);
     let secret = json!({"kind": "Secret", "namespace": "made", "name": "{primary.name}", "verbs": ["create", "update", "delete"],
         "holes": {
@@ -364,6 +365,15 @@ fn no_other_object_gets_into_a_text() {
                 holes: vec![],
             },
             broken,
+        ),
+        // A record of the agent.
+        (
+            one(
+                &json!({"apiVersion": "apps/v1", "kind": "ControllerRevision",
+                    "metadata": {"name": "s", "namespace": "transom"}}),
+                vec![],
+            ),
+            "WriteNotGranted",
         ),
         (one(&named("Secret", "S"), vec![]), "InvalidTargetName"),
         (
