@@ -1,6 +1,8 @@
 //! Grants to make RBAC objects, and to write them into texts. They list every rule, role and subject, so that the agent
 //! knows when it loads a policy which rights it must hold to hand them on, and which rights a text may give.
 
+pub(crate) mod labels;
+
 use super::check::{Checked, wrong};
 use crate::projection::path::Path;
 use crate::rights::kinds;
@@ -44,8 +46,7 @@ pub(crate) fn check(
     for (index, path) in fields.iter().enumerate() {
         let keys = path.keys().unwrap_or_default();
         let granted = match keys.as_slice() {
-            // A label of this group may aggregate the rules of a role into other roles.
-            ["metadata", "labels", key] => !key.contains(GROUP),
+            ["metadata", "labels", key] => !labels::add_rights(key),
             ["metadata", "annotations", _] => true,
             [part] => parts.contains(part),
             _ => false,

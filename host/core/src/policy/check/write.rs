@@ -2,7 +2,7 @@
 //! labels and annotations for what the policy makes must be valid for Kubernetes, and not reserved for the agent.
 
 use super::super::manifest::PolicyError;
-use super::super::{ReadRule, Target, WriteRule};
+use super::super::{ReadRule, Target, WriteRule, rbac};
 use super::{Checked, at_most, connection, unique, within, wrong};
 use crate::pattern::template::TemplateNames;
 use crate::reference::dns;
@@ -104,6 +104,7 @@ pub(super) fn managed_keys(own: &OwnSpec, writes: &[WriteRule]) -> Checked<()> {
         }
         within(&field, map.len(), FEW)?;
         keys(&field, map)?;
+        rbac::labels::of_own(&field, map, writes)?;
     }
     let fits = |value: &str| value.is_empty() || dns::is_label_value(value);
     if let Some((key, _)) = own.labels.iter().find(|(_, value)| !fits(value)) {

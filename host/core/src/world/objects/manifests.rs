@@ -183,7 +183,7 @@ fn listed(
     // By any label a ClusterRole may be selected, and its rules added to another one.
     let adding = labels
         .map(String::as_str)
-        .find(|key| object.kind == "ClusterRole" || key.contains(rbac::GROUP));
+        .find(|key| object.kind == "ClusterRole" || rbac::labels::add_rights(key));
     if let Some(key) = beyond.or(adding) {
         // The guest's text may be long.
         let key: String = key.chars().take(80).collect();
