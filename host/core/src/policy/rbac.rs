@@ -65,6 +65,9 @@ pub(crate) fn check(
             return unlisted(field, part);
         }
     }
+    if kind == "ClusterRole" {
+        labels::are_listed(field, grant, fields)?;
+    }
     handed_on(field, grant, others)
 }
 
@@ -320,7 +323,7 @@ mod tests {
     fn manifest() -> Value {
         let role = json!({"apiVersion": super::API_VERSION, "kind": "ClusterRole", "name": "access-{primary.name}",
         "verbs": ["create", "update", "delete"], "fields": ["rules", "metadata.labels.x"],
-        "values": {"rules": [
+        "values": {"metadata.labels.x": ["y"], "rules": [
             {"apiGroups": [CLUSTERS], "resources": ["managedclusters"], "resourceNames": ["{primary.name}"],
                 "verbs": ["get", "renew"]},
             {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["facts"], "verbs": ["get"]},

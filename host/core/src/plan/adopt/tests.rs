@@ -215,20 +215,28 @@ fn what_an_agent_of_another_cluster_made_is_not_taken_over() {
     assert!(unknown.contains("its stamp does not name one"), "{unknown}");
 }
 
+/// What becomes of a role whose annotation `cluster` may have these values, or any. Those of a label are listed.
+fn annotated(pattern: Option<&str>) -> Result<Option<Step>, String> {
+    let mut manifest = makes();
+    let grant = &mut manifest["spec"]["grant"]["write"][0];
+    grant["fields"] = json!(["rules", "metadata.annotations.cluster"]);
+    let rules = grant["values"]["rules"].take();
+    grant["values"] = json!({"rules": rules});
+    if let Some(pattern) = pattern {
+        grant["values"]["metadata.annotations.cluster"] = json!([pattern]);
+    }
+    let metadata = json!({"annotations": {"cluster": "c1"}});
+    let there = own(metadata.clone(), &json!([rule(&["get", "update"])]));
+    let mut desired = wanted(&there);
+    if let Desired::Whole(whole) = &mut desired {
+        whole.content.insert("metadata".to_owned(), metadata);
+    }
+    planned(&policy(&manifest), &there, Rivals::None, desired)
+}
+
 #[test]
 fn a_field_without_listed_values_is_adopted_only_as_it_is_wanted() {
-    let mut free = makes();
-    let values = &mut free["spec"]["grant"]["write"][0]["values"];
-    values["metadata.labels.cluster"].take();
-    drop(
-        values
-            .as_object_mut()
-            .map(|map| map.remove("metadata.labels.cluster")),
-    );
-    let full = json!([rule(&["get", "update"])]);
-    let there = own(json!({"labels": {"cluster": "c1"}}), &full);
-    let planned = planned(&policy(&free), &there, Rivals::None, wanted(&there));
-    assert!(planned.unwrap_err().ends_with(OTHER_CONTENT));
+    assert!(annotated(None).unwrap_err().ends_with(OTHER_CONTENT));
 }
 
 #[test]
@@ -425,13 +433,6 @@ fn a_star_bounds_nothing_and_an_empty_list_says_nothing() {
     let other = Err(OTHER_CONTENT.to_owned());
     let empty = own(json!({"labels": {"cluster": "c1"}}), &json!([]));
     assert_eq!(adopted(&empty, Rivals::None), other);
-    let there = full(&json!({}));
-    let with_label = |pattern: &str| {
-        let values = json!([pattern]);
-        let at = "/spec/grant/write/0/values/metadata.labels.cluster";
-        let policy = policy(&with(makes(), &[(at, values)]));
-        planned(&policy, &there, Rivals::None, wanted(&there))
-    };
-    assert!(with_label("*").unwrap_err().ends_with(OTHER_CONTENT));
-    assert!(with_label("c*").is_ok());
+    assert!(annotated(Some("*")).unwrap_err().ends_with(OTHER_CONTENT));
+    assert!(annotated(Some("c*")).is_ok());
 }

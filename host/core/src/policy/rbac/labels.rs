@@ -1,9 +1,11 @@
 //! The labels of objects that give rights: by its labels a ClusterRole is selected, and its rules are added to others.
 
-use super::{GROUP, gives_rights};
+use super::{GROUP, gives_rights, text};
 use crate::policy::WriteRule;
 use crate::policy::check::{Checked, wrong};
+use crate::projection::path::Path;
 use std::collections::BTreeMap;
+use transom_api::policy::WriteGrantSpec;
 
 /// Whether a label, by its key, may add the rules of a role to those that Kubernetes itself makes.
 pub(crate) fn add_rights(key: &str) -> bool {
@@ -24,6 +26,32 @@ pub(crate) fn of_own(
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that a grant of a ClusterRole lists each label with its values: any label may select it for another one.
+pub(super) fn are_listed(field: &str, grant: &WriteGrantSpec, fields: &[Path]) -> Checked<()> {
+    for (index, path) in fields.iter().enumerate() {
+        let keys = path.keys().unwrap_or_default();
+        let ["metadata", "labels", key] = keys.as_slice() else {
+            continue;
+        };
+        if key.contains('*') {
+            let why = "stands for many labels: by any of them the rules of a ClusterRole may be added to another one, so \
+                       they are named one by one";
+            return wrong(format!("{field}.fields[{index}]"), why);
+        }
+        let mut values = grant.values.iter();
+        let listed = values.find(|(part, _)| Path::parse(part).as_ref() == Ok(path));
+        let Some((part, listed)) = listed else {
+            let why = "is missing: by this label the rules of a ClusterRole may be added to another one, so its values \
+                       are listed";
+            return wrong(format!("{field}.values[\"{path}\"]"), why);
+        };
+        for (at, value) in listed.iter().enumerate() {
+            text(&format!("{field}.values[\"{part}\"][{at}]"), value)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -54,6 +82,28 @@ mod tests {
             role["namespace"] = json!("n");
         }
         with(objects_manifest(), &[("/spec/grant/write", json!([role]))])
+    }
+
+    #[test]
+    fn each_label_of_a_cluster_role_is_listed_with_its_values() {
+        let of = |key: &str, values: Value| refused(&makes("ClusterRole", key, &values));
+        let part = |rest: &str| Some(format!("spec.grant.write[0].{rest}"));
+        assert_eq!(of("a.b/c", json!(["d", "{primary.name}"])), None);
+        assert_eq!(of("a.b/c", json!([])), None, "no value at all");
+        assert_eq!(
+            of("a.b/c", Value::Null),
+            part(r#"values["metadata.labels["a.b/c"]"]"#)
+        );
+        for any in [json!("*"), json!("d-*"), Value::Null] {
+            assert_eq!(
+                of("a.b/c", json!(["d", any])),
+                part(r#"values["metadata.labels["a.b/c"]"][1]"#)
+            );
+        }
+        assert_eq!(of("a.b/c-*", json!(["d"])), part("fields[1]"));
+        assert_eq!(of(AGGREGATES, json!(["true"])), part("fields[1]"));
+        // No other role has the rules of a Role.
+        assert_eq!(refused(&makes("Role", "a.b/c", &Value::Null)), None);
     }
 
     #[test]
