@@ -2,12 +2,14 @@
 //! and [templates](template) that derive a name from it.
 
 mod covers;
+mod matcher;
 pub mod template;
 
 use crate::contract::AgentFacts;
 use crate::object::Object;
 use crate::reference::ObjectRef;
-use std::borrow::Cow;
+use matcher::Against;
+pub(crate) use matcher::Matcher;
 use std::fmt;
 use std::sync::Arc;
 pub use template::{PatternError, Wrong};
@@ -50,24 +52,6 @@ pub struct Captures {
     templates: Vec<(Arc<Template>, String)>,
 }
 
-/// What a name is matched for.
-#[derive(Clone, Copy)]
-enum Against<'a> {
-    /// A primary as it is: a template stands for exactly one name.
-    Primary(&'a TemplateData<'a>),
-    /// A primary as it may have been: a template stands for any name.
-    Former(&'a ObjectRef),
-    /// No primary: a template matches nothing.
-    Nobody,
-}
-
-/// A part of a pattern, ready to match.
-enum Slot<'a> {
-    Text(Cow<'a, str>),
-    Star,
-    Any(&'a Arc<Template>),
-}
-
 impl Pattern {
     /// Reads a pattern; braces hold a template, or the name of one.
     ///
@@ -102,18 +86,25 @@ impl Pattern {
 
     /// Whether a name matches for a primary as it is now.
     pub fn matches(&self, name: &str, data: &TemplateData<'_>) -> bool {
-        self.matched(name, Against::Primary(data)).is_some()
+        self.matcher(data)
+            .is_some_and(|matcher| matcher.matches(name))
     }
 
     /// Whether a name matches a pattern without templates.
     pub fn matches_text(&self, name: &str) -> bool {
-        self.matched(name, Against::Nobody).is_some()
+        Matcher::of(&self.parts, Against::Nobody).is_some_and(|matcher| matcher.matches(name))
     }
 
     /// What stars and templates stand for, each as short as possible, in a name that was made for a primary; its
     /// labels and annotations may have been different then. `None` when the name does not match.
     pub fn captures(&self, name: &str, primary: &ObjectRef) -> Option<Captures> {
-        self.matched(name, Against::Former(primary))
+        Matcher::of(&self.parts, Against::Former(primary))?.captures(name)
+    }
+
+    /// The pattern with a primary's values put in, to match many texts; `None` when a template has no value, so that
+    /// nothing matches.
+    pub(crate) fn matcher<'a>(&'a self, data: &TemplateData<'a>) -> Option<Matcher<'a>> {
+        Matcher::of(&self.parts, Against::Primary(data))
     }
 
     /// The name that the pattern gives with captured values for its stars and templates; `None` when a value is
@@ -191,23 +182,6 @@ impl Pattern {
     pub fn is_any(&self) -> bool {
         &*self.text == "*"
     }
-
-    fn matched(&self, name: &str, against: Against<'_>) -> Option<Captures> {
-        let mut slots = self.parts.iter().map(|part| slot(part, against));
-        let mut rest = name;
-        while let Some(next) = slots.next() {
-            match next? {
-                Slot::Text(text) => rest = rest.strip_prefix(&*text)?,
-                open => {
-                    let open = [Some(open)].into_iter().chain(slots);
-                    let open: Vec<Slot<'_>> = open.collect::<Option<_>>()?;
-                    let mut captured = Captures::default();
-                    return matches(&open, rest, &mut captured).then_some(captured);
-                }
-            }
-        }
-        rest.is_empty().then(Captures::default)
-    }
 }
 
 impl fmt::Display for Pattern {
@@ -251,74 +225,6 @@ fn next(rest: &str, names: &TemplateNames) -> Result<(Part, usize), PatternError
         }
     };
     Ok((part, inside.len() + 2))
-}
-
-/// What a part stands for; `None` when it has no value, so that nothing matches.
-fn slot<'a>(part: &'a Part, against: Against<'a>) -> Option<Slot<'a>> {
-    let primary = match against {
-        Against::Primary(data) => Some(&data.object.reference),
-        Against::Former(primary) => Some(primary),
-        Against::Nobody => None,
-    };
-    Some(match (part, against) {
-        (Part::Star, _) => Slot::Star,
-        (Part::Text(text), _) => Slot::Text(Cow::Borrowed(text)),
-        (Part::PrimaryNamespace, _) => Slot::Text(Cow::Borrowed(primary?.namespace.as_deref()?)),
-        (Part::PrimaryName, _) => Slot::Text(Cow::Borrowed(&primary?.name)),
-        (Part::Template(template), Against::Primary(data)) => {
-            Slot::Text(Cow::Owned(template.resolve(data)?))
-        }
-        (Part::Template(template), Against::Former(_)) => Slot::Any(template),
-        (Part::Template(_), Against::Nobody) => return None,
-    })
-}
-
-/// Matches slot by slot; an open slot tries the shortest text first. The work is bounded: three open slots over names
-/// of 253 bytes.
-fn matches(slots: &[Slot<'_>], name: &str, captured: &mut Captures) -> bool {
-    let Some((first, others)) = slots.split_first() else {
-        return name.is_empty();
-    };
-    if let Slot::Text(text) = first {
-        return name
-            .strip_prefix(&**text)
-            .is_some_and(|after| matches(others, after, captured));
-    }
-    for end in name.char_indices().map(|(at, _)| at).chain([name.len()]) {
-        let (text, after) = name.split_at(end);
-        if others.is_empty() && !after.is_empty() {
-            continue;
-        }
-        let before = (captured.stars.len(), captured.templates.len());
-        let taken = match first {
-            Slot::Any(template) => captured.take(template, text),
-            Slot::Star | Slot::Text(_) => {
-                captured.stars.push(text.to_owned());
-                true
-            }
-        };
-        if taken && matches(others, after, captured) {
-            return true;
-        }
-        captured.stars.truncate(before.0);
-        captured.templates.truncate(before.1);
-    }
-    false
-}
-
-impl Captures {
-    /// Captures a text for a template: it must be a valid name, and the same wherever the template occurs.
-    fn take(&mut self, template: &Arc<Template>, text: &str) -> bool {
-        let known = self.templates.iter().find(|(known, _)| known == template);
-        match known {
-            Some((_, name)) => name == text,
-            None if crate::reference::dns::is_subdomain(text) => {
-                self.templates.push((Arc::clone(template), text.to_owned()));
-                true
-            }
-            None => false,
-        }
-    }
 }
 
 #[cfg(test)]

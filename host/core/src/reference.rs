@@ -76,6 +76,9 @@ impl fmt::Display for ObjectRef {
 
 /// Which names Kubernetes allows.
 pub mod dns {
+    /// The most bytes of a name.
+    pub const MAX_NAME: usize = 253;
+
     /// Whether it is a DNS label: 1 to 63 of `a-z`, `0-9` and `-`, with a letter or digit at both ends.
     pub fn is_label(name: &str) -> bool {
         let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -94,7 +97,7 @@ pub mod dns {
                 && part.as_bytes().first().is_some_and(alphanumeric)
                 && part.as_bytes().last().is_some_and(alphanumeric)
         };
-        name.len() <= 253 && name.split('.').all(part)
+        name.len() <= MAX_NAME && name.split('.').all(part)
     }
 
     /// Whether a text can be the name of an object of any kind, such as a role: it is exactly one segment of a path. A

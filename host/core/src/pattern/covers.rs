@@ -1,7 +1,6 @@
 //! Whether one pattern limits names at least as much as another.
 
 use super::{Part, Pattern};
-use std::collections::BTreeSet;
 
 impl Pattern {
     /// Whether it matches every name that another pattern may match, whatever the primary: then a limit by both is a
@@ -25,8 +24,8 @@ impl Pattern {
 
 /// Whether one covers the other, treating each part as a letter that only a star or the same part matches.
 fn covers(one: &[Result<char, &Part>], other: &[Result<char, &Part>]) -> bool {
-    // The positions in `other` that the parts of `one` so far can reach, with every choice for stars.
-    let mut left = BTreeSet::from([0]);
+    // The positions in `other` that the parts of `one` so far can reach, with every choice for stars; in order.
+    let mut left = vec![0];
     for part in one {
         left = match part {
             Err(Part::Star) => {

@@ -3,15 +3,17 @@
 
 use super::check::{Checked, pattern, within, wrong};
 use crate::pattern::template::TemplateNames;
-use crate::pattern::{Pattern, TemplateData};
+use crate::pattern::{Matcher, Pattern, TemplateData};
 use crate::policy::manifest::PolicyError;
 use crate::projection::path::Path;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use transom_api::policy::bounds::MANY;
 
-/// The longest text, in bytes, that is compared with a pattern other than `*`: comparing takes the square of it.
+/// The longest text, in bytes, that is compared with a pattern other than `*`.
 const MAX_TEXT: usize = 4096;
+/// The most bytes of one allowed value, as JSON.
+const MAX_ALLOWED: usize = 16 << 10;
 
 /// The values that one field may get.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +23,7 @@ pub struct ValueRule {
     allowed: Vec<AllowedValue>,
 }
 
-/// One allowed value; a map has exactly these keys, a list exactly these elements.
+/// One allowed value, with patterns; a map has exactly these keys, a list exactly these elements.
 #[derive(Clone, Debug, PartialEq)]
 enum AllowedValue {
     Text(Pattern),
@@ -29,6 +31,16 @@ enum AllowedValue {
     Map(BTreeMap<String, AllowedValue>),
     /// Null (the field may be removed), a number, true, false, or the empty text.
     Exactly(Value),
+}
+
+/// One allowed value for one primary. Its templates are resolved once for all values of a content: there may be very
+/// many of these.
+enum ReadyValue<'a> {
+    /// `None` where a template has no value, so that no text is allowed.
+    Text(Option<Matcher<'a>>),
+    List(Vec<ReadyValue<'a>>),
+    Map(Vec<(&'a str, ReadyValue<'a>)>),
+    Exactly(&'a Value),
 }
 
 impl ValueRule {
@@ -51,9 +63,14 @@ impl ValueRule {
             }
             within(&field, allowed.len(), MANY)?;
             let allowed = allowed.iter().enumerate();
-            let allowed = allowed
-                .map(|(at, value)| AllowedValue::parse(&format!("{field}[{at}]"), value, names))
-                .collect::<Checked<_>>()?;
+            let parse = |(at, value): (usize, &Value)| {
+                let field = format!("{field}[{at}]");
+                match value.to_string().len() > MAX_ALLOWED {
+                    true => wrong(field, format!("is larger than {MAX_ALLOWED} bytes")),
+                    false => AllowedValue::parse(&field, value, names),
+                }
+            };
+            let allowed = allowed.map(parse).collect::<Checked<_>>()?;
             rules.push(Self { path, allowed });
         }
         Ok(rules)
@@ -72,7 +89,9 @@ impl ValueRule {
             };
             map = value.as_object();
         }
-        let fits = |value: &Value| self.allowed.iter().any(|allowed| allowed.fits(value, data));
+        let allowed = self.allowed.iter().map(|allowed| allowed.ready(data));
+        let allowed: Vec<ReadyValue<'_>> = allowed.collect();
+        let fits = |value: &Value| allowed.iter().any(|allowed| allowed.fits(value));
         match (value, self.path.prefix()) {
             (Value::Object(map), Some(prefix)) => {
                 let mut keys = map.iter().filter(|(key, _)| key.starts_with(prefix));
@@ -111,23 +130,16 @@ impl AllowedValue {
         })
     }
 
-    fn fits(&self, value: &Value, data: &TemplateData<'_>) -> bool {
-        match (self, value) {
-            (Self::Text(pattern), Value::String(text)) => {
-                pattern.is_any() || text.len() <= MAX_TEXT && pattern.matches(text, data)
+    fn ready<'a>(&'a self, data: &TemplateData<'a>) -> ReadyValue<'a> {
+        match self {
+            Self::Text(pattern) => ReadyValue::Text(pattern.matcher(data)),
+            Self::List(all) => ReadyValue::List(all.iter().map(|one| one.ready(data)).collect()),
+            Self::Map(all) => {
+                let entries = all.iter();
+                let ready = entries.map(|(key, one)| (key.as_str(), one.ready(data)));
+                ReadyValue::Map(ready.collect())
             }
-            (Self::List(allowed), Value::Array(values)) => {
-                let mut pairs = allowed.iter().zip(values);
-                allowed.len() == values.len() && pairs.all(|(one, value)| one.fits(value, data))
-            }
-            (Self::Map(allowed), Value::Object(map)) => {
-                let fits = |(key, one): (&String, &Self)| {
-                    map.get(key).is_some_and(|value| one.fits(value, data))
-                };
-                allowed.len() == map.len() && allowed.iter().all(fits)
-            }
-            (Self::Exactly(exact), value) => exact == value,
-            _ => false,
+            Self::Exactly(exact) => ReadyValue::Exactly(exact),
         }
     }
 
@@ -155,6 +167,29 @@ impl AllowedValue {
     }
 }
 
+impl ReadyValue<'_> {
+    fn fits(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Text(matcher), Value::String(text)) => {
+                let long = text.len() > MAX_TEXT;
+                let mut matcher = matcher.iter();
+                matcher.any(|matcher| matcher.is_any() || !long && matcher.matches(text))
+            }
+            (Self::List(allowed), Value::Array(values)) => {
+                let mut pairs = allowed.iter().zip(values);
+                allowed.len() == values.len() && pairs.all(|(one, value)| one.fits(value))
+            }
+            (Self::Map(allowed), Value::Object(map)) => {
+                let fits =
+                    |(key, one): &(&str, Self)| map.get(*key).is_some_and(|value| one.fits(value));
+                allowed.len() == map.len() && allowed.iter().all(fits)
+            }
+            (Self::Exactly(exact), value) => *exact == value,
+            _ => false,
+        }
+    }
+}
+
 /// The fields of a content, each with its value, which is no map. An empty map says nothing.
 pub fn fields<'v>(
     content: impl IntoIterator<Item = (&'v String, &'v Value)>,
@@ -174,5 +209,75 @@ fn collect<'v>(path: Path, value: &'v Value, fields: &mut Vec<(Path, &'v Value)>
             }
         }
         value => fields.push((path, value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::template::Template;
+    use crate::sample::{agent, hosted, object};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn keys(count: usize, value: &Value) -> Value {
+        let keys = (0..count).map(|number| (format!("k{number}"), value.clone()));
+        Value::Object(keys.collect())
+    }
+
+    fn rule(allowed: &Value, names: &TemplateNames) -> Checked<ValueRule> {
+        let allowed = allowed.as_array().cloned().unwrap_or_default();
+        let values = BTreeMap::from([("spec.a".to_owned(), allowed)]);
+        let granted = [Path::parse("spec.a").unwrap()];
+        let rules = ValueRule::parse("g", &values, &granted, names)?;
+        Ok(rules.into_iter().next().unwrap())
+    }
+
+    #[test]
+    fn many_texts_take_no_more_than_their_length() {
+        // Of the last alternative of each template alone every term has a value.
+        let absent = format!(
+            "{}primary.labels[\"x\"]",
+            "primary.labels[\"l\"] ".repeat(7)
+        );
+        let template = [vec![&*absent; 7], vec!["primary.name"]]
+            .concat()
+            .join(" | ");
+        let template = Arc::new(Template::parse(&template).unwrap());
+        let names = TemplateNames::from([("t".to_owned(), template)]);
+        let metadata = json!({"labels": {"l": "a".repeat(253)}});
+        let object = object(hosted("demo"), json!({"metadata": metadata}));
+        let agent = agent("local", true);
+        let data = TemplateData {
+            object: &object,
+            agent: &agent,
+        };
+        let admits = |allowed: &Value, values: Vec<Value>| {
+            let content = json!({"spec": {"a": values}});
+            let rule = rule(allowed, &names).unwrap();
+            rule.admits(content.as_object().unwrap(), &data)
+        };
+        let long = json!("a".repeat(MAX_TEXT));
+        assert!(!admits(&json!(["a*b*c"]), vec![long.clone(); 250]));
+        assert!(admits(&json!(["a*a*a"]), vec![long; 250]));
+        let many = Value::Array(vec![json!("{t}-{t}-{t}"); MANY]);
+        assert!(!admits(&many, vec![json!("x")]));
+        let ours = json!("demo-demo-demo");
+        assert!(admits(&many, vec![ours; 200_000]));
+    }
+
+    #[test]
+    fn one_allowed_value_is_bounded() {
+        let list = |count: usize| json!([vec!["example"; count]]);
+        assert!(rule(&list(1_000), &TemplateNames::new()).is_ok());
+        for value in [
+            list(2_000),
+            json!([keys(2_000, &json!(0))]),
+            json!([0, {"k".repeat(17_000): 0}]),
+        ] {
+            let error = rule(&value, &TemplateNames::new()).unwrap_err();
+            assert!(error.field.starts_with("g.values[\"spec.a\"]["), "{error}");
+            assert_eq!(error.why, "is larger than 16384 bytes");
+        }
     }
 }
