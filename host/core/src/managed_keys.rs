@@ -2,6 +2,7 @@
 //! (beside the stamp and the data that the policy owns wholly). An annotation of the object lists them, so that the
 //! agent removes those that are no longer wanted, and no others.
 
+use crate::failure::Failure;
 use crate::object::Object;
 use crate::plan::desired::holds;
 use crate::plan::effect;
@@ -9,6 +10,7 @@ use crate::plan::finalizer::{bears_any, is_on};
 use crate::plan::kept::KeptForms;
 use crate::policy::{WriteRule, values};
 use crate::projection::path::{self, Path};
+use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -35,8 +37,15 @@ pub(crate) struct WantedKeys {
 }
 
 impl WantedKeys {
-    /// What `spec.own` and a content want. For a key that both name, `spec.own` decides.
-    pub(crate) fn of(own: &OwnSpec, content: &Map<String, Value>, granted: &[Path]) -> Self {
+    /// What `spec.own` and the content for an object want. For a key that both name, `spec.own` decides.
+    ///
+    /// # Errors
+    /// Those of [`values::fields`].
+    pub(crate) fn of(
+        own: &OwnSpec,
+        (object, content): (&ObjectRef, &Map<String, Value>),
+        granted: &[Path],
+    ) -> Result<Self, Failure> {
         let texts = |field: &str| -> BTreeMap<String, String> {
             let map = content
                 .get("metadata")
@@ -51,8 +60,8 @@ impl WantedKeys {
         annotations.extend(own.annotations.clone());
         let content = content.iter();
         let content = content.filter(|(key, _)| !NO_CONTENT.contains(&key.as_str()));
-        let fields = values::fields(content).into_iter();
-        Self {
+        let fields = values::fields(object, content)?.into_iter();
+        Ok(Self {
             labels,
             annotations,
             fields: fields
@@ -61,7 +70,7 @@ impl WantedKeys {
             granted: granted.to_vec(),
             finalizers: BTreeSet::new(),
             forms: KeptForms::default(),
-        }
+        })
     }
 
     /// Adds the finalizers that the grant names, except those that others put on the object.

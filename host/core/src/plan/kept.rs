@@ -59,7 +59,9 @@ impl Kept {
 /// The fields of an object's content, with their values.
 pub fn content(object: &Object) -> Vec<(Path, &Value)> {
     let content = object.body.as_object().into_iter().flatten();
-    values::fields(content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str())))
+    let content = content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str()));
+    // No answer has more fields than these may be: such an object was never written.
+    values::fields(&object.reference, content).unwrap_or_default()
 }
 
 /// The fields that a step writes, with their values; of a new object all of its content.

@@ -2,12 +2,16 @@
 //! value is a pattern.
 
 use super::check::{Checked, pattern, within, wrong};
+use crate::contract::objects::MAX_FIELDS;
+use crate::failure::Failure;
 use crate::pattern::template::TemplateNames;
 use crate::pattern::{Matcher, Pattern, TemplateData};
 use crate::policy::manifest::PolicyError;
 use crate::projection::path::Path;
+use crate::reference::ObjectRef;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use transom_api::KnownReason;
 use transom_api::policy::bounds::MANY;
 
 /// The longest text, in bytes, that is compared with a pattern other than `*`.
@@ -190,26 +194,41 @@ impl ReadyValue<'_> {
     }
 }
 
-/// The fields of a content, each with its value, which is no map. An empty map says nothing.
+/// The fields of the content for an object, each with its value, which is no map. An empty map says nothing.
+///
+/// # Errors
+/// `ContractBroken` at the first field whose path no grant can have, and for too many. A guest chooses both, so nothing
+/// is kept of what lies beyond.
 pub fn fields<'v>(
+    object: &ObjectRef,
     content: impl IntoIterator<Item = (&'v String, &'v Value)>,
-) -> Vec<(Path, &'v Value)> {
+) -> Result<Vec<(Path, &'v Value)>, Failure> {
     let mut fields = Vec::new();
-    for (key, value) in content {
-        collect(Path::key(key), value, &mut fields);
-    }
-    fields
+    let collected = collect(None, content, &mut (MAX_FIELDS, &mut fields));
+    let told = |why| {
+        let message = format!("the content for {object} has {why}");
+        Failure::known(KnownReason::ContractBroken, message)
+    };
+    collected.map_err(told).map(|()| fields)
 }
 
-fn collect<'v>(path: Path, value: &'v Value, fields: &mut Vec<(Path, &'v Value)>) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                collect(path.child(key), value, fields);
-            }
+/// Adds the fields of a map, with how many keys there may still be.
+fn collect<'v>(
+    above: Option<&Path>,
+    map: impl IntoIterator<Item = (&'v String, &'v Value)>,
+    fields: &mut (usize, &mut Vec<(Path, &'v Value)>),
+) -> Result<(), String> {
+    for (key, value) in map {
+        let path = Path::within(above, key);
+        let path = path.ok_or("a field that is nested too deep, or whose path is too long")?;
+        let left = fields.0.checked_sub(1);
+        fields.0 = left.ok_or_else(|| format!("more than {MAX_FIELDS} fields"))?;
+        match value {
+            Value::Object(map) => collect(Some(&path), map, fields)?,
+            value => fields.1.push((path, value)),
         }
-        value => fields.push((path, value)),
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -220,9 +239,58 @@ mod tests {
     use serde_json::json;
     use std::sync::Arc;
 
+    /// The paths of a content, or the message of its refusal.
+    fn paths(content: &Value) -> Result<Vec<String>, String> {
+        let content = content.as_object().into_iter().flatten();
+        let fields = fields(&hosted("demo"), content).map_err(|failure| {
+            assert_eq!(failure.reason, KnownReason::ContractBroken.into());
+            failure.message
+        })?;
+        Ok(fields.iter().map(|(path, _)| path.to_string()).collect())
+    }
+
     fn keys(count: usize, value: &Value) -> Value {
         let keys = (0..count).map(|number| (format!("k{number}"), value.clone()));
         Value::Object(keys.collect())
+    }
+
+    /// A content at a place below these keys.
+    fn below(keys: &[&str], content: Value) -> Value {
+        let keys = keys.iter().rev();
+        keys.fold(content, |content, key| json!({(*key): content}))
+    }
+
+    #[test]
+    fn every_field_has_a_path_that_a_policy_can_name() {
+        let content = json!({"a": {"b.c": 1, "d": [{"e": 1}], "": {}}, "f": null});
+        let expected = [r#"a["b.c"]"#, "a.d", "f"].map(str::to_owned);
+        assert_eq!(paths(&content), Ok(expected.to_vec()));
+        let deep = vec!["a"; 16];
+        assert_eq!(paths(&below(&deep, json!(1))), Ok(vec![deep.join(".")]));
+        let all = paths(&json!({"data": keys(MAX_FIELDS - 1, &json!(1))}));
+        assert_eq!(all.unwrap().len(), MAX_FIELDS - 1);
+    }
+
+    #[test]
+    fn a_content_cannot_take_more_memory_than_its_fields() {
+        // One copy of this key for each leaf would be 30 GiB.
+        let long = "k".repeat(512 << 10);
+        let deep = vec!["a"; 17];
+        let quoted = ["\"".repeat(300)];
+        for (content, why) in [
+            (below(&["spec", &long], keys(60_000, &json!(1))), "too deep"),
+            (below(&[&long], json!({})), "too deep"),
+            (below(&deep, keys(60_000, &json!(1))), "too deep"),
+            (below(&[&quoted[0]], json!(1)), "too deep"),
+            (
+                below(&deep[..14], keys(60_000, &json!(1))),
+                "more than 4096",
+            ),
+            (keys(60_000, &json!({})), "more than 4096"),
+        ] {
+            let message = paths(&content).unwrap_err();
+            assert!(message.contains(why) && message.len() < 200, "{message}");
+        }
     }
 
     fn rule(allowed: &Value, names: &TemplateNames) -> Checked<ValueRule> {

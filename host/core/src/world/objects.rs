@@ -12,7 +12,7 @@ mod taints;
 use self::fill::Filler;
 use self::granted::{beside, fields, patterns, unownable, unwritable};
 use super::{Answer, Granted, Lowering, World};
-use crate::contract::objects::{Apply, MAX_OBJECTS, ObjectOwnership, ObjectsAnswer};
+use crate::contract::objects::{Apply, MAX_FIELDS, MAX_OBJECTS, ObjectOwnership, ObjectsAnswer};
 use crate::failure::Failure;
 use crate::plan::desired::{Desired, Field, Fields, Whole};
 use crate::policy::manifest::PolicyError;
@@ -137,9 +137,18 @@ impl Answer for ObjectsAnswer {
             }
             desired.push(Desired::Finalizer);
         }
-        let mut filler = Filler::new(given);
+        let (mut filler, mut fields) = (Filler::new(given), 0);
         for apply in &self.apply {
-            desired.push(wanted(apply, given, &mut filler)?);
+            let one = wanted(apply, given, &mut filler)?;
+            if let Desired::Fields(named) = &one {
+                fields += named.fields.len();
+            }
+            if fields > MAX_FIELDS {
+                return broken(format!(
+                    "the guest writes more than {MAX_FIELDS} fields of objects of others"
+                ));
+            }
+            desired.push(one);
         }
         desired.extend(self.remove.iter().cloned().map(Desired::Gone));
         Ok(desired)
@@ -231,13 +240,8 @@ fn granted<'v>(
     content: &'v Map<String, Value>,
     given: &Lowering<'_>,
 ) -> Result<Vec<(Path, &'v Value)>, Failure> {
-    let fields = values::fields(content);
+    let fields = values::fields(object, content)?;
     for (path, _) in &fields {
-        // A path of the policy was read from a text.
-        if !rule.fields.contains(path) && Path::parse(&path.to_string()).as_ref() != Ok(path) {
-            let message = format!("the content for {object} has a field that is nested too deep");
-            return Err(Failure::known(KnownReason::ContractBroken, message));
-        }
         let granted = rule.fields.iter().any(|field| field.grants(path));
         // All labels or all annotations at once would be those of others as well.
         let all = matches!(path.keys().as_deref(), Some(["metadata", _]));
@@ -478,6 +482,32 @@ mod tests {
             assert_eq!(reason, "ValueNotGranted", "{content}");
             assert!(message.contains("granted: ["), "{message}");
         }
+    }
+
+    #[test]
+    fn the_fields_of_one_answer_are_bounded() {
+        let labels = |from: usize| -> Value {
+            let keys = (from..from + 2_500).map(|number| (format!("a.b/{number}"), json!("x")));
+            json!({"metadata": {"labels": keys.collect::<Map<_, _>>()}})
+        };
+        let fields = json!([r#"metadata.labels["a.b/*"]"#]);
+        let patch = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "name": name, "verbs": ["patch"], "fields": fields});
+        let policy = policy(&with(
+            objects_manifest(),
+            &[("/spec/grant/write", json!([patch("*")]))],
+        ));
+        let of = |name: &str| Apply {
+            object: ObjectRef::local("v1", "Namespace", None, name),
+            ..apply(&labels(0))
+        };
+        let answer = |names: &[&str]| ObjectsAnswer {
+            apply: names.iter().map(|name| of(name)).collect(),
+            ..ObjectsAnswer::default()
+        };
+        assert!(lowered_by(&policy, &answer(&["a"])).is_ok());
+        let (reason, message) = lowered_by(&policy, &answer(&["a", "b"])).unwrap_err();
+        assert_eq!(reason, "ContractBroken");
+        assert!(message.contains("more than 4096 fields"), "{message}");
     }
 
     #[test]
