@@ -264,14 +264,15 @@ fn dropped<'a>(wanted: &'a WantedKeys, had: &'a Keys) -> impl Iterator<Item = &'
         let path = Path::parse(path).ok();
         path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.grants(&path)))
     };
-    let is_wanted = |path: &String| {
+    // In order, so that the fields below another one follow it: there may be thousands, now and before.
+    let new: BTreeSet<Vec<String>> = wanted.fields.keys().map(|path| path::keys(path)).collect();
+    let is_wanted = move |path: &String| {
         let old = path::keys(path);
         // A field that is part of a wanted one, or above one, is replaced with it.
-        let related = |new: &String| {
-            let new = path::keys(new);
-            new.starts_with(&old) || old.starts_with(&new)
-        };
-        wanted.fields.keys().any(related)
+        let mut above = (0..=old.len()).filter_map(|length| old.get(..length));
+        let mut below = new.range(old.clone()..);
+        above.any(|part| new.contains(part))
+            || below.next().is_some_and(|first| first.starts_with(&old))
     };
     had.fields
         .iter()
@@ -323,5 +324,63 @@ fn note(keys: &Keys, annotations: &mut Map<String, Value>) {
             drop(annotations.insert(labels::MANAGED_KEYS.to_owned(), text.into()));
         }
         _ => drop(annotations.remove(labels::MANAGED_KEYS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fields that go from an object when these are wanted of it no longer, and others are.
+    fn gone(had: &[&str], wanted: &[&str]) -> Vec<String> {
+        let had = Keys {
+            fields: had.iter().map(|path| (*path).to_owned()).collect(),
+            ..Keys::default()
+        };
+        let wanted = WantedKeys {
+            fields: wanted
+                .iter()
+                .map(|path| ((*path).to_owned(), json!(1)))
+                .collect(),
+            granted: vec![Path::parse("spec").unwrap(), Path::parse("data").unwrap()],
+            ..WantedKeys::default()
+        };
+        dropped(&wanted, &had).cloned().collect()
+    }
+
+    #[test]
+    fn a_field_goes_unless_one_above_or_below_it_is_wanted() {
+        for (had, wanted, goes) in [
+            ("spec.a", "spec.b", true),
+            ("spec.a", "spec.a", false),
+            ("spec.a", "spec.a.b", false),
+            ("spec.a.b", "spec.a", false),
+            ("spec.a.b", "spec.a.c", true),
+            ("spec.a", "spec.aa", true),
+            (r#"spec["a.b"]"#, "spec.a", true),
+            ("other.a", "spec.b", false),
+        ] {
+            let expected: &[&str] = if goes { &[had] } else { &[] };
+            assert_eq!(
+                gone(&[had], &["data.a", wanted, "spec.z"]),
+                expected,
+                "{had} {wanted}"
+            );
+        }
+    }
+
+    #[test]
+    fn thousands_of_other_fields_take_no_more_than_their_number() {
+        let paths = |name: &str| -> Vec<String> {
+            (0..20_000)
+                .map(|number| format!("data.{name}{number}"))
+                .collect()
+        };
+        let (had, wanted) = (paths("a"), paths("b"));
+        let [had, wanted] = [&had, &wanted].map(|paths| {
+            let texts = paths.iter().map(String::as_str);
+            texts.collect::<Vec<_>>()
+        });
+        assert_eq!(gone(&had, &wanted).len(), had.len());
     }
 }
