@@ -9,8 +9,7 @@ use crate::inputs::request::is_request;
 use crate::pattern::TemplateData;
 use crate::policy::{Policy, ReadRule, rbac};
 use crate::projection::path::Path;
-use crate::reference::dns;
-use crate::reference::{ObjectRef, is_secret};
+use crate::reference::{ObjectRef, dns, is_secret};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
 
@@ -145,7 +144,7 @@ pub(crate) fn possible(object: &ObjectRef) -> Result<(), Failure> {
         false if rbac::gives_rights(&object.api_version) => dns::is_path_segment(&object.name),
         false => dns::is_subdomain(&object.name),
     };
-    if name_fits && namespace.is_none_or(dns::is_label) {
+    if name_fits && object.name.len() <= dns::MAX_NAME && namespace.is_none_or(dns::is_label) {
         return Ok(());
     }
     Err(Failure::known(
@@ -294,6 +293,7 @@ fn bind_waiting(
             format!("the guest waits for too many objects; the limit is {MAX_NEEDS}"),
         ));
     }
+    objects.iter().try_for_each(possible)?;
     let admitted = |object: &&ObjectRef| policy.reads.iter().any(|rule| rule.admits(object, data));
     let Some(object) = objects.iter().find(|object| !admitted(object)) else {
         return Ok(());
@@ -326,7 +326,8 @@ pub fn refused(
 /// What a guest waits for, as the end of a reconcile.
 ///
 /// # Errors
-/// `ReadNotGranted` for an object that it may not read, `ContractBroken` for too many.
+/// `ReadNotGranted` for an object that it may not read, `InvalidTargetName` for a name that Kubernetes does not allow,
+/// `ContractBroken` for too many.
 pub fn waits(
     policy: &Policy,
     data: &TemplateData<'_>,
@@ -661,6 +662,28 @@ mod tests {
         for needs in [many, vec![home(), home()]] {
             let reason = refused_with(answer(needs));
             assert_eq!(reason, Some(KnownReason::ContractBroken.into()));
+        }
+    }
+
+    #[test]
+    fn a_guest_waits_only_for_names_that_an_object_can_have() {
+        let long = "a".repeat(1 << 20);
+        let names = [
+            (Some("clusters"), &*long),
+            (Some(&*long), "demo-admin-kubeconfig"),
+            (None, "-"),
+        ];
+        for (namespace, name) in names {
+            let object = ObjectRef::local("v1", "Secret", namespace, name);
+            let problem = Problem {
+                reason: "Told".to_owned(),
+                message: "m".to_owned(),
+                field: None,
+            };
+            let refusal = GuestRefusal::Waiting(problem, vec![object]);
+            let end = with_data(|policy, data| refused(policy, data, &guest(&[], &[]), refusal));
+            assert_eq!(end.reason, KnownReason::InvalidTargetName.into());
+            assert!(end.objects.is_empty() && end.message.len() < 2048);
         }
     }
 

@@ -101,12 +101,14 @@ impl AskRule {
 }
 
 impl Policy {
-    /// Checks that a guest may ask a question.
+    /// Checks that a guest may ask a question. No grant is about a name that is longer than any.
     ///
     /// # Errors
     /// `ReadNotGranted`.
     pub fn may_ask(&self, review: &Review, data: &TemplateData<'_>) -> Result<(), Failure> {
-        if self.asks.iter().any(|rule| rule.admits(review, data)) {
+        let mut names = review.namespace.iter().chain(&review.name);
+        let short = names.all(|name| name.len() <= dns::MAX_NAME);
+        if short && self.asks.iter().any(|rule| rule.admits(review, data)) {
             return Ok(());
         }
         let Review { verb, resource, .. } = review;
@@ -114,5 +116,40 @@ impl Policy {
             "the policy does not grant asking whether {resource} may be `{verb}`: grant.ask"
         );
         Err(Failure::known(KnownReason::ReadNotGranted, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ObjectRef;
+    use crate::sample::{agent, object, objects_manifest, policy, with};
+    use serde_json::json;
+
+    #[test]
+    fn no_question_names_what_is_longer_than_a_name() {
+        let review = json!({"as": "Agent", "verb": "get", "resource": "pods", "namespace": "*", "name": "*"});
+        let ask = ("/spec/grant/ask", json!([{"accessReview": review}]));
+        let policy = policy(&with(objects_manifest(), &[ask]));
+        let primary = object(ObjectRef::local("v1", "X", None, "x"), json!({}));
+        let agent = agent("local", true);
+        let data = TemplateData {
+            object: &primary,
+            agent: &agent,
+        };
+        let may = |namespace: &str, name: &str| {
+            let review = Review {
+                who: Who::Agent,
+                verb: "get".to_owned(),
+                group: String::new(),
+                resource: "pods".to_owned(),
+                subresource: None,
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+            };
+            policy.may_ask(&review, &data).is_ok()
+        };
+        let (longest, long) = ("a".repeat(253), "a".repeat(254));
+        assert!(may("n", &longest) && !may("n", &long) && !may(&long, "x"));
     }
 }

@@ -126,6 +126,11 @@ impl Answer for ObjectsAnswer {
         let mut seen = BTreeSet::new();
         let applied = self.apply.iter().map(|apply| &apply.object);
         let mut all = applied.chain(&self.remove);
+        // The name of the primary is that of an object which is there.
+        let mut others = all
+            .clone()
+            .filter(|object| **object != given.data.object.reference);
+        others.try_for_each(requirements::possible)?;
         if let Some(twice) = all.find(|object| !seen.insert(*object)) {
             return broken(format!("the guest wants {twice} twice"));
         }
@@ -481,6 +486,41 @@ mod tests {
             let (reason, message) = refused(&content);
             assert_eq!(reason, "ValueNotGranted", "{content}");
             assert!(message.contains("granted: ["), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_object_has_is_compared_with_no_pattern() {
+        let named = |name: &str| ObjectRef::local("v1", "ConfigMap", Some("n"), name);
+        let map = json!({"kind": "ConfigMap", "namespace": "*", "name": "*-*-x",
+            "verbs": ["create", "update", "delete"], "fields": ["data"]});
+        let policy = policy(&with(
+            objects_manifest(),
+            &[("/spec/grant/write", json!([map]))],
+        ));
+        let long = "a-".repeat(1 << 19);
+        let of = |object: &ObjectRef, ownership| Apply {
+            object: object.clone(),
+            ownership,
+            ..apply(&json!({}))
+        };
+        let role = ObjectRef::local(rbac::GROUP, "ClusterRole", None, &long);
+        let far = ObjectRef::local("v1", "ConfigMap", Some(&long), "a");
+        for object in [named(&long), role, far] {
+            let apply = |ownership| ObjectsAnswer {
+                apply: vec![of(&object, ownership)],
+                ..ObjectsAnswer::default()
+            };
+            let remove = ObjectsAnswer {
+                remove: vec![object.clone()],
+                ..ObjectsAnswer::default()
+            };
+            let answers = [ObjectOwnership::Whole, ObjectOwnership::Fields].map(apply);
+            for answer in answers.iter().chain([&remove]) {
+                let (reason, message) = lowered_by(&policy, answer).err().unwrap_or_default();
+                assert_eq!(reason, "InvalidTargetName");
+                assert!(message.len() < 2048, "{message}");
+            }
         }
     }
 
