@@ -3,29 +3,53 @@
 
 pub(crate) mod labels;
 
-use super::check::{Checked, wrong};
+use super::check::{Checked, within, wrong};
 use crate::projection::path::Path;
 use crate::rights::kinds;
 use serde_json::{Map, Value};
+use transom_api::policy::bounds::{MANY, PATTERN};
 use transom_api::policy::{ManifestKind, WriteGrantSpec};
 
 /// The group of the kinds that give rights.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+/// The most rights that the objects of one policy may give: each verb on each name of each resource of each group.
+const MAX_RIGHTS: usize = 4096;
 
-/// A right that the objects of a grant give to others. The API server lets only those give it who hold it.
+/// Rights that the objects of a grant give to others: each verb on each name of each resource of each group. The API
+/// server lets only those give them who hold them. A short rule may have very many, so they stay as they are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedOn {
     /// Exact namespace; `None` for all, or for a cluster-scoped object.
     pub namespace: Option<String>,
-    /// API group, empty for the core group.
-    pub group: String,
-    /// Plural name, with the subresource if it is one.
-    pub resource: String,
-    /// Exact name; `None` for all.
-    pub name: Option<String>,
+    /// API groups, empty for the core group.
+    pub groups: Vec<String>,
+    /// Plural names, each with the subresource if it is one.
+    pub resources: Vec<String>,
+    /// Exact names; `None` for all.
+    pub names: Vec<Option<String>>,
     /// What may be done, as RBAC spells it.
-    pub verb: String,
+    pub verbs: Vec<String>,
+}
+
+impl HandedOn {
+    /// How many rights these are.
+    fn count(&self) -> usize {
+        let lists = [&self.groups, &self.resources, &self.verbs];
+        lists.iter().map(|list| list.len()).product::<usize>() * self.names.len()
+    }
+}
+
+/// Checks that the grants of a policy hand on no more rights than it takes to tell which the agent needs.
+pub(crate) fn check_count<'h>(handed_on: impl Iterator<Item = &'h HandedOn>) -> Checked<()> {
+    let count = handed_on.map(HandedOn::count).sum::<usize>();
+    match count <= MAX_RIGHTS {
+        true => Ok(()),
+        false => {
+            let why = format!("hands on {count} rights, more than {MAX_RIGHTS}");
+            wrong("spec.grant.write", why)
+        }
+    }
 }
 
 /// Whether a kind gives rights.
@@ -121,6 +145,7 @@ pub(crate) fn check_text(field: &str, grant: &ManifestKind) -> Checked<Vec<Path>
                 format!("gives no rights in a {kind}; the fields that do are: {parts}"),
             );
         }
+        within(&field, values.len(), MANY)?;
         for (index, value) in values.iter().enumerate() {
             let field = format!("{field}[{index}]");
             match part.as_str() {
@@ -145,10 +170,12 @@ fn handed_on(
     let namespace = exact_namespace(grant);
     let mut handed_on = Vec::new();
     for (part, values) in &grant.values {
+        let field = format!("{field}.values[\"{part}\"]");
+        within(&field, values.len(), MANY)?;
         for (index, value) in values.iter().enumerate() {
-            let field = format!("{field}.values[\"{part}\"][{index}]");
+            let field = format!("{field}[{index}]");
             match part.as_str() {
-                "rules" => handed_on.extend(rule(&field, value, namespace.as_ref())?),
+                "rules" => handed_on.push(rule(&field, value, namespace.as_ref())?),
                 "roleRef" => handed_on.extend(bound(&field, value, grant, others)?),
                 "subjects" => subject(&field, value)?,
                 _ if part.starts_with("metadata") => {}
@@ -168,6 +195,9 @@ fn is_exact(text: &str) -> bool {
 fn text<'a>(field: &str, value: &'a Value) -> Checked<&'a str> {
     match value.as_str() {
         Some(text) if text.contains('*') => wrong(field, "has `*`: rights are named one by one"),
+        Some(text) if text.chars().count() > PATTERN => {
+            wrong(field, "is longer than 253 characters")
+        }
         Some(text) => Ok(text),
         None => wrong(field, "is not a text"),
     }
@@ -186,8 +216,8 @@ fn map<'a>(field: &str, value: &'a Value, keys: &[&str]) -> Checked<&'a Map<Stri
     }
 }
 
-/// The rights of one rule of a role: each verb on each resource of each group.
-fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<Vec<HandedOn>> {
+/// The rights of one rule of a role.
+fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<HandedOn> {
     let keys = ["apiGroups", "resources", "resourceNames", "verbs"];
     let map = map(field, value, &keys)?;
     let texts = |key: &str| -> Checked<Vec<&str>> {
@@ -195,7 +225,10 @@ fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<Vec<H
         match map.get(key).map(Value::as_array) {
             None => Ok(Vec::new()),
             Some(None) => wrong(field, "is not a list"),
-            Some(Some(values)) => values.iter().map(|value| text(&field, value)).collect(),
+            Some(Some(values)) => {
+                within(&field, values.len(), MANY)?;
+                values.iter().map(|value| text(&field, value)).collect()
+            }
         }
     };
     let (groups, resources) = (texts("apiGroups")?, texts("resources")?);
@@ -220,24 +253,14 @@ fn rule(field: &str, value: &Value, namespace: Option<&String>) -> Checked<Vec<H
         true if !names.is_empty() => names.iter().map(|name| Some((*name).to_owned())).collect(),
         _ => vec![None],
     };
-    let mut rights = Vec::new();
-    for group in &groups {
-        for resource in &resources {
-            for (name, verb) in names
-                .iter()
-                .flat_map(|name| verbs.iter().map(move |verb| (name, verb)))
-            {
-                rights.push(HandedOn {
-                    namespace: namespace.cloned(),
-                    group: (*group).to_owned(),
-                    resource: (*resource).to_owned(),
-                    name: name.clone(),
-                    verb: (*verb).to_owned(),
-                });
-            }
-        }
-    }
-    Ok(rights)
+    let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect();
+    Ok(HandedOn {
+        namespace: namespace.cloned(),
+        groups: owned(groups),
+        resources: owned(resources),
+        names,
+        verbs: owned(verbs),
+    })
 }
 
 /// The one namespace of what is granted, if there is one.
@@ -277,10 +300,10 @@ fn bound(
     }
     Ok(Some(HandedOn {
         namespace: exact_namespace(grant),
-        group: GROUP.to_owned(),
-        resource: resource.to_owned(),
-        name: Some(name.to_owned()),
-        verb: "bind".to_owned(),
+        groups: vec![GROUP.to_owned()],
+        resources: vec![resource.to_owned()],
+        names: vec![Some(name.to_owned())],
+        verbs: vec!["bind".to_owned()],
     }))
 }
 
@@ -356,17 +379,25 @@ mod tests {
         let policy = checked(&manifest()).unwrap();
         let handed_on = policy.writes.iter().flat_map(|rule| &rule.hands_on);
         let handed_on: Vec<String> = handed_on
-            .map(|right| {
-                let namespace = right.namespace.as_deref().unwrap_or("-");
-                let name = right.name.as_deref().unwrap_or("-");
-                format!("{namespace} {} {name} {}", right.resource, right.verb)
+            .map(|rights| {
+                let namespace = rights.namespace.as_deref().unwrap_or("-");
+                let names = rights
+                    .names
+                    .iter()
+                    .map(|name| name.as_deref().unwrap_or("-"));
+                let names: Vec<&str> = names.collect();
+                let resources = rights.resources.join(",");
+                format!(
+                    "{namespace} {resources} {} {}",
+                    names.join(","),
+                    rights.verbs.join(",")
+                )
             })
             .collect();
         assert_eq!(
             handed_on,
             [
-                "- managedclusters - get",
-                "- managedclusters - renew",
+                "- managedclusters - get,renew",
                 "- configmaps facts get",
                 "agents roles work bind",
             ]
@@ -387,7 +418,7 @@ mod tests {
             let changes = [("/spec/grant/write", writes), (kind, json!(kind_of_role))];
             let policy = checked(&with(objects_manifest(), &changes)).unwrap();
             let bound = policy.writes[1].hands_on.iter();
-            let bound = bound.map(|right| (right.namespace.clone(), right.resource.clone()));
+            let bound = bound.map(|rights| (rights.namespace.clone(), rights.resources.concat()));
             bound.collect::<Vec<_>>()
         };
         let agents = |resource: &str| vec![(Some("agents".to_owned()), resource.to_owned())];
@@ -397,6 +428,73 @@ mod tests {
             bindings(role("agents"), "ClusterRole"),
             agents("clusterroles")
         );
+    }
+
+    /// A rule with so many texts in each of its lists.
+    fn wide(count: usize) -> Value {
+        let texts: Vec<String> = (0..count).map(|number| format!("t{number}")).collect();
+        json!({"apiGroups": texts, "resources": texts, "resourceNames": texts, "verbs": texts})
+    }
+
+    #[test]
+    fn a_short_rule_cannot_give_more_rights_than_memory_holds() {
+        let refused = |rules: Value| {
+            let changes = [("/spec/grant/write/0/values/rules", rules)];
+            checked(&with(manifest(), &changes)).err()
+        };
+        let rules = |count| vec![wide(count)];
+        assert_eq!(refused(json!(rules(7))), None);
+        let at = "spec.grant.write[0].values[\"rules\"]".to_owned();
+        // 150 texts in four lists are 3 KB, and 506 million rights.
+        for (rules, field, why) in [
+            (
+                json!(rules(150)),
+                format!("{at}[0].apiGroups"),
+                "has 150 entries, more than 64",
+            ),
+            (
+                json!(rules(64)),
+                "spec.grant.write".to_owned(),
+                "hands on 16777217 rights, more than 4096",
+            ),
+            (
+                json!([wide(7), wide(7)]),
+                "spec.grant.write".to_owned(),
+                "hands on 4803 rights, more than 4096",
+            ),
+            (
+                json!(vec![wide(1); 65]),
+                at.clone(),
+                "has 65 entries, more than 64",
+            ),
+            (
+                json!([{"apiGroups": ["a".repeat(254)], "resources": ["b"], "verbs": ["get"]}]),
+                format!("{at}[0].apiGroups"),
+                "is longer than 253 characters",
+            ),
+        ] {
+            assert_eq!(refused(rules), Some((field, why.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_text_of_objects_lists_no_more_than_memory_holds() {
+        let listed = |rules: Value| {
+            let name = json!(["x"]);
+            let values = json!({"metadata.name": name, "rules": rules});
+            let kind =
+                json!({"apiVersion": super::API_VERSION, "kind": "ClusterRole", "values": values});
+            let checked = super::check_text("at", &serde_json::from_value(kind).unwrap());
+            checked.err().map(|error| error.field)
+        };
+        // Nothing of a text is handed on, so there is nothing to count.
+        assert_eq!(listed(json!([wide(64)])), None);
+        let at = "at.values[\"rules\"]";
+        assert_eq!(
+            listed(json!([wide(150)])),
+            Some(format!("{at}[0].apiGroups"))
+        );
+        assert_eq!(listed(json!(vec![wide(1); 65])), Some(at.to_owned()));
     }
 
     #[test]

@@ -12,14 +12,10 @@ pub(super) fn of(mut rights: Rights) -> Rights {
         let Some(Right { mut verbs, because }) = rights.remove(objects) else {
             continue;
         };
-        for outer in all
-            .iter()
-            .filter(|outer| *outer != objects && holds(outer, objects))
-        {
-            let Some(right) = rights.get_mut(outer) else {
-                continue;
-            };
-            verbs = take(right, verbs, &because);
+        for outer in wider(objects) {
+            if let Some(right) = rights.get_mut(&outer) {
+                verbs = take(right, verbs, &because);
+            }
         }
         if !verbs.is_empty() {
             rights.insert(objects.clone(), Right { verbs, because });
@@ -39,13 +35,15 @@ fn take(wider: &mut Right, verbs: BTreeSet<Verb>, because: &BTreeSet<Because>) -
     left
 }
 
-/// Whether a right to the outer objects covers the inner: each bound of the outer is also one of the inner.
-fn holds(outer: &CoveredObjects, inner: &CoveredObjects) -> bool {
-    let within = |outer: &Option<String>, inner: &Option<String>| outer.is_none() || outer == inner;
-    outer.group == inner.group
-        && outer.resource == inner.resource
-        && within(&outer.namespace, &inner.namespace)
-        && within(&outer.name, &inner.name)
+/// The objects of rights that cover that to some objects: each bound of theirs is also one of these.
+fn wider(objects: &CoveredObjects) -> impl Iterator<Item = CoveredObjects> {
+    let bounds = [(false, false), (false, true), (true, false)].into_iter();
+    let wider = bounds.map(|(namespace, name)| CoveredObjects {
+        namespace: objects.namespace.clone().filter(|_| namespace),
+        name: objects.name.clone().filter(|_| name),
+        ..objects.clone()
+    });
+    wider.filter(move |wider| wider != objects)
 }
 
 /// What a grant allows that RBAC cannot limit: one sentence for each connection on which a policy needs rights to

@@ -33,14 +33,21 @@ impl Needed<'_> {
         let line = format!("{} (handed on)", plan::write_line(index));
         let because = because(policy, line);
         for handed_on in &rule.hands_on {
-            let objects = CoveredObjects {
-                namespace: handed_on.namespace.clone(),
-                group: handed_on.group.clone(),
-                resource: handed_on.resource.clone(),
-                name: handed_on.name.clone(),
-            };
-            let verb = Verb::of(&handed_on.verb);
-            self.add(objects, &[verb], because.iter().cloned());
+            let verbs = handed_on.verbs.iter().map(|verb| Verb::of(verb));
+            let verbs: Vec<Verb> = verbs.collect();
+            let resources = handed_on.resources.iter();
+            let of_group = |group| resources.clone().map(move |resource| (group, resource));
+            for (group, resource) in handed_on.groups.iter().flat_map(of_group) {
+                for name in &handed_on.names {
+                    let objects = CoveredObjects {
+                        namespace: handed_on.namespace.clone(),
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        name: name.clone(),
+                    };
+                    self.add(objects, &verbs, because.iter().cloned());
+                }
+            }
         }
     }
 
