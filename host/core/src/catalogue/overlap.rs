@@ -46,17 +46,37 @@ pub fn refused(candidates: &[LoadCandidate<'_>]) -> BTreeMap<Arc<str>, Refusal> 
         .filter(|one| refused.contains(&one.newest.name))
         .collect();
     waiting.sort_by_key(|one| (one.created_seconds.unwrap_or(i64::MAX), &one.newest.name));
-    while let Some(free) = waiting
-        .iter()
-        .position(|one| taken(candidates, &refused, one.newest).is_none())
-    {
+    loop {
+        let owners = owners(candidates, &refused);
+        let mut free = waiting.iter();
+        let free = free.position(|one| taken(&owners, one.newest).is_none());
+        let Some(free) = free else {
+            let refusals = waiting.iter().filter_map(|one| {
+                let refusal = taken(&owners, one.newest)?;
+                Some((Arc::clone(&one.newest.name), refusal))
+            });
+            return refusals.collect();
+        };
         refused.remove(&waiting.remove(free).newest.name);
     }
-    let refusal = |one: &&LoadCandidate<'_>| taken(candidates, &refused, one.newest);
-    waiting
-        .iter()
-        .filter_map(|one| Some((Arc::clone(&one.newest.name), refusal(one)?)))
-        .collect()
+}
+
+/// The candidates whose working revision owns a taint key, in order of name, by the cluster of their primaries and the
+/// key.
+type Owners<'c> = BTreeMap<(&'c str, &'c str), BTreeMap<&'c str, &'c LoadCandidate<'c>>>;
+
+fn owners<'c>(candidates: &'c [LoadCandidate<'c>], refused: &BTreeSet<Arc<str>>) -> Owners<'c> {
+    let mut owners = Owners::new();
+    for candidate in candidates {
+        if let Some(policy) = works(candidate, refused) {
+            for key in policy.taint_keys() {
+                let of_cluster = owners.entry((&policy.primary.cluster, key));
+                let owners = of_cluster.or_default();
+                owners.insert(&candidate.newest.name, candidate);
+            }
+        }
+    }
+    owners
 }
 
 /// The revision that a candidate works with: its newest, or the active one where the newest is refused.
@@ -70,21 +90,11 @@ fn works<'a>(candidate: &LoadCandidate<'a>, refused: &BTreeSet<Arc<str>>) -> Opt
 
 /// The candidates, not refused yet, that lose a key to another one.
 fn losers(candidates: &[LoadCandidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
-    let mut owners: BTreeMap<(&str, &str), Vec<&LoadCandidate<'_>>> = BTreeMap::new();
-    for candidate in candidates {
-        if let Some(policy) = works(candidate, refused) {
-            for key in policy.taint_keys() {
-                let of_cluster = owners.entry((&policy.primary.cluster, key));
-                of_cluster.or_default().push(candidate);
-            }
-        }
-    }
     let mut losers = Vec::new();
-    for ((_, key), owners) in owners {
-        let winner = owners.iter().map(|owner| owner.rank(key)).min();
-        let others = owners
-            .iter()
-            .filter(|owner| Some(owner.rank(key)) != winner);
+    for ((_, key), owners) in owners(candidates, refused) {
+        let winner = owners.values().map(|owner| owner.rank(key)).min();
+        let others = owners.values();
+        let others = others.filter(|owner| Some(owner.rank(key)) != winner);
         let names = others.map(|loser| Arc::clone(&loser.newest.name));
         losers.extend(names.filter(|name| !refused.contains(name)));
     }
@@ -92,21 +102,13 @@ fn losers(candidates: &[LoadCandidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec
 }
 
 /// The refusal of a policy when another working policy owns one of its keys.
-fn taken(
-    candidates: &[LoadCandidate<'_>],
-    refused: &BTreeSet<Arc<str>>,
-    policy: &Policy,
-) -> Option<Refusal> {
-    let cluster = &policy.primary.cluster;
-    let others = candidates
-        .iter()
-        .filter(|other| other.newest.name != policy.name);
-    let others = others.filter_map(|other| works(other, refused));
-    let shared = others
-        .filter(|other| other.primary.cluster == *cluster)
-        .filter_map(|other| Some((policy.taint_keys().find(|key| owns(other, key))?, other)));
-    let (key, winner) = shared.min_by_key(|(key, other)| (*key, Arc::clone(&other.name)))?;
-    let (name, winner) = (&policy.name, &winner.name);
+fn taken(owners: &Owners<'_>, policy: &Policy) -> Option<Refusal> {
+    let (name, cluster) = (&*policy.name, &*policy.primary.cluster);
+    let other = |key| {
+        let mut names = owners.get(&(cluster, key))?.keys();
+        Some((key, names.find(|other| **other != name)?))
+    };
+    let (key, winner) = policy.taint_keys().filter_map(other).min()?;
     let kind = &policy.primary.kind;
     let message = format!(
         "spec.grant.write: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
@@ -117,7 +119,10 @@ fn taken(
 
 /// Whether a policy owns a taint key. The primaries of such a policy are ManagedClusters, which have no namespace.
 fn owns(policy: &Policy, key: &str) -> bool {
-    policy.taint_keys().any(|own| own == key)
+    policy
+        .writes
+        .iter()
+        .any(|rule| rule.taint_keys.contains(key))
 }
 
 #[cfg(test)]
@@ -274,6 +279,26 @@ mod tests {
             local("c", &["x/2"]),
         );
         assert_eq!(names(&[new(&c), new(&b), new(&a)]), ["b"]);
+    }
+
+    #[test]
+    fn many_policies_for_the_same_keys_take_no_cube_of_their_number() {
+        let all: Vec<String> = (0..64).map(|key| format!("x/{key}")).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        let owner = local("a", &all);
+        // The older half stays refused; of the other half each loses to one of these, and is free again after them.
+        let half = 150;
+        let lost = (0..half).map(|at| {
+            let free = format!("z/{at}");
+            local(&format!("b{at}"), &[&all[2..], &[&*free]].concat())
+        });
+        let free = (0..half).map(|at| local(&format!("c{at}"), &[&*format!("z/{at}")]));
+        let others: Vec<Policy> = lost.chain(free).collect();
+        let mut candidates = vec![new(&owner)];
+        candidates.extend(others.iter().map(new));
+        let refused = refused(&candidates);
+        assert_eq!(refused.len(), half);
+        assert!(refused.keys().all(|name| name.starts_with('b')));
     }
 
     proptest! {
