@@ -8,58 +8,84 @@ use crate::projection::Paths;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The watches for objects by wildcards of namespace (none for cluster-scoped kinds) and name: one for each exact
-/// namespace and name, else one for all, which keeps only matches.
+/// Where objects may be: wildcards of namespace (none for cluster-scoped kinds) and name.
+pub(super) type Places = BTreeSet<(Option<String>, String)>;
+
+/// The watches for objects at these places: one for each exact namespace and name that go together, else one for all,
+/// which keeps only matches.
 pub(super) fn bound(
     api_version: &str,
     kind: &str,
-    namespaces: &[String],
-    names: &[String],
+    places: &Places,
     fields: Option<&Paths>,
 ) -> Bounds {
-    let ((namespaces, kept_namespaces), (names, kept_names)) = (exact(namespaces), exact(names));
-    let mut all = Bounds::new();
-    let pairs = |namespace| names.iter().map(move |name| (namespace, name));
-    for (namespace, name) in namespaces.iter().flat_map(pairs) {
+    let kept_namespaces = kept(
+        places
+            .iter()
+            .filter_map(|(namespace, _)| namespace.as_deref()),
+    );
+    let kept_names = kept(places.iter().map(|(_, name)| name.as_str()));
+    let asked = places.iter().map(|(namespace, name)| {
+        let namespace = namespace.as_ref().filter(|_| kept_namespaces.is_none());
+        (namespace, Some(name).filter(|_| kept_names.is_none()))
+    });
+    let asked: BTreeSet<_> = asked.collect();
+    let watch = |(namespace, name): (Option<&String>, Option<&String>)| {
         let scope = Scope {
-            namespace: namespace.clone(),
-            name: name.clone(),
+            namespace: namespace.cloned(),
+            name: name.cloned(),
             ..Scope::all(api_version, kind)
         };
         let keep = Keep {
-            names: kept_names.clone(),
-            namespaces: kept_namespaces.clone(),
+            names: kept_names.clone().unwrap_or_default(),
+            namespaces: kept_namespaces.clone().unwrap_or_default(),
             fields: fields.cloned(),
             ..Keep::default()
         };
-        all.push((scope, keep));
-    }
-    all
+        (scope, keep)
+    };
+    asked.into_iter().map(watch).collect()
 }
 
-/// The exact texts to ask for; or, when there are wildcards, one request for all and the wildcards to keep.
-fn exact(wildcards: &[String]) -> (Vec<Option<String>>, Vec<Arc<str>>) {
+/// What to keep of one request for all, none of it for everything; `None` when each text is exact, so that each is
+/// asked for.
+fn kept<'w>(wildcards: impl Iterator<Item = &'w str>) -> Option<Vec<Arc<str>>> {
+    let wildcards: BTreeSet<&str> = wildcards.collect();
     if !wildcards.is_empty() && wildcards.iter().all(|wildcard| !wildcard.contains('*')) {
-        return (wildcards.iter().cloned().map(Some).collect(), Vec::new());
+        return None;
     }
-    if wildcards.iter().any(|wildcard| wildcard == "*") {
-        return (vec![None], Vec::new());
+    if wildcards.contains("*") {
+        return Some(Vec::new());
     }
-    let kept = wildcards.iter().map(|wildcard| wildcard.as_str().into());
-    (vec![None], kept.collect())
+    Some(wildcards.into_iter().map(Arc::from).collect())
 }
 
-/// The wildcards that a pattern gives under a policy, without duplicates.
-pub(super) fn wildcards(policy: &Policy, pattern: &Pattern) -> Vec<String> {
-    let all: BTreeSet<_> = namespaces(policy)
-        .iter()
-        .map(|namespace| pattern.wildcard(namespace))
-        .collect();
-    all.into_iter().collect()
+/// The places that patterns give under a policy. Both patterns are about the same primary, so each of its namespaces
+/// gives one place, and not each namespace with each name.
+pub(super) fn places(policy: &Policy, namespace: Option<&Pattern>, name: &Pattern) -> Places {
+    let place = |of: &String| {
+        let namespace = namespace.map(|pattern| pattern.wildcard(of));
+        (namespace, name.wildcard(of))
+    };
+    everywhere_if_none(namespaces(policy).iter().map(place).collect())
+}
+
+/// The places of the primaries of a policy.
+pub(super) fn places_of_primaries(policy: &Policy) -> Places {
+    let place = |namespace| (Some(namespace), "*".to_owned());
+    everywhere_if_none(namespaces(policy).into_iter().map(place).collect())
+}
+
+/// A policy whose newest manifest left it no namespace may have had primaries anywhere.
+fn everywhere_if_none(mut places: Places) -> Places {
+    if places.is_empty() {
+        places.insert((None, "*".to_owned()));
+    }
+    places
 }
 
 /// Wildcards of the namespaces of a policy's primaries.
-pub(super) fn namespaces(policy: &Policy) -> Vec<String> {
+fn namespaces(policy: &Policy) -> Vec<String> {
     let all: BTreeSet<_> = policy
         .primary
         .namespaces

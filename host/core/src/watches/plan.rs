@@ -1,6 +1,6 @@
 //! From the active policies to what a connection watches for them. Asks for no more than the grants name.
 
-use super::bound::{bound, namespaces, wildcards};
+use super::bound::{self, bound, places};
 use super::cover::{merge, narrow, spare};
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
@@ -188,8 +188,7 @@ pub(crate) fn primary(policy: &Policy, revision: Option<&Revision>) -> Bounds {
     let mut all = bound(
         &rule.api_version,
         &rule.kind,
-        &namespaces(policy),
-        &["*".to_owned()],
+        &bound::places_of_primaries(policy),
         fields.as_ref(),
     );
     for (scope, _) in &mut all {
@@ -224,7 +223,7 @@ fn declared(revision: &Revision) -> Paths {
     let mut paths: Vec<_> = declared
         .flat_map(|declared| [&declared.fields, &declared.changes])
         .collect();
-    let written = places(revision.policy.primary_fields());
+    let written = places_of_fields(revision.policy.primary_fields());
     paths.push(&written);
     Paths::union(paths)
 }
@@ -237,16 +236,10 @@ pub(crate) fn read(policy: &Policy, revision: Option<&Revision>, rule: &ReadRule
         .filter(|_| !whole(&rule.api_version, &rule.kind))
         .map(|revision| &revision.decide);
     let fields = guest.map(|guest| &guest.declared(&rule.api_version, &rule.kind).fields);
-    let namespaces = rule
-        .namespace
-        .as_ref()
-        .map(|pattern| wildcards(policy, pattern))
-        .unwrap_or_default();
     let all = bound(
         &rule.api_version,
         &rule.kind,
-        &namespaces,
-        &wildcards(policy, &rule.name),
+        &places(policy, rule.namespace.as_ref(), &rule.name),
         fields,
     );
     if is_secret(&rule.api_version, &rule.kind) {
@@ -290,15 +283,13 @@ pub(crate) fn target(policy: &Policy, revision: Option<&Revision>, rule: &WriteR
     let fields = match of_others {
         true => revision
             .filter(|_| !whole(&rule.api_version, &rule.kind))
-            .map(|_| places(&rule.fields)),
+            .map(|_| places_of_fields(&rule.fields)),
         false => once.then(Paths::default),
     };
-    let namespaces = namespace.map(|pattern| wildcards(policy, pattern));
     let mut all = bound(
         &rule.api_version,
         &rule.kind,
-        &namespaces.unwrap_or_default(),
-        &wildcards(policy, name),
+        &places(policy, namespace, name),
         fields.as_ref(),
     );
     if of_others || once {
@@ -329,7 +320,7 @@ fn names_of_others(scope: &Scope, keep: &Keep) -> (Scope, Keep) {
 }
 
 /// The places of fields that a policy writes.
-fn places(written: &[Path]) -> Paths {
+fn places_of_fields(written: &[Path]) -> Paths {
     let places: Vec<_> = written
         .iter()
         .map(|path| path.place().to_string())
