@@ -48,10 +48,15 @@ impl Paths {
                 Segment::Element(element) => node.elements.entry(element.clone()).or_default(),
             };
         }
-        node.whole = true;
-        if !self.list.contains(&path) {
+        if !std::mem::replace(&mut node.whole, true) {
             self.list.push(path);
         }
+    }
+
+    /// Adds the paths of another set.
+    pub fn extend(&mut self, other: &Self) {
+        let others = other.list.iter();
+        others.for_each(|path| self.add(path.clone()));
     }
 
     /// The paths, in the order in which they were declared, each once.
@@ -73,9 +78,7 @@ impl Paths {
     /// The union of several sets of paths.
     pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut union = Self::default();
-        all.into_iter()
-            .flat_map(|paths| &paths.list)
-            .for_each(|path| union.add(path.clone()));
+        all.into_iter().for_each(|paths| union.extend(paths));
         union
     }
 
@@ -350,6 +353,21 @@ mod tests {
             body["status"]["conditions"][1]["type"] = json!("Available");
             assert_eq!(paths.misfit(&body), None, "what is looked for is there");
         }
+    }
+
+    #[test]
+    fn each_path_is_there_once_however_many_there_are() {
+        let texts = |from: usize| -> Vec<String> {
+            let numbers = from..from + 50_000;
+            numbers.map(|number| format!("spec.a{number}")).collect()
+        };
+        let mut paths = Paths::parse(&texts(0)).unwrap();
+        paths.extend(&Paths::parse(&texts(25_000)).unwrap());
+        assert_eq!(paths.list().len(), 75_000);
+        let near = ["a", "a.b", "a[b]", "a.b", "a", r#"["a"]"#];
+        let near = Paths::parse(&near).unwrap();
+        let near = near.list().iter().map(ToString::to_string);
+        assert_eq!(near.collect::<Vec<_>>(), ["a", "a.b", "a[b]"]);
     }
 
     fn hosted_cluster() -> Value {

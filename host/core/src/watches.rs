@@ -170,14 +170,11 @@ impl Keep {
         union(&mut self.namespaces, other.namespaces);
         self.digest |= other.digest;
         self.names_only &= other.names_only;
-        self.fields =
-            self.fields
-                .take()
-                .zip(other.fields)
-                .map(|(mine, theirs)| match mine == theirs {
-                    true => mine,
-                    false => Paths::union([&mine, &theirs]),
-                });
+        let both = self.fields.take().zip(other.fields);
+        self.fields = both.map(|(mut mine, theirs)| {
+            mine.extend(&theirs);
+            mine
+        });
     }
 
     /// Whether nothing but metadata is kept, so that nothing else has to be requested.
