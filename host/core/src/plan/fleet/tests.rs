@@ -497,3 +497,11 @@ fn many_changes_of_one_primary_are_counted_and_all_are_in_the_digest() {
     );
     assert_ne!(one.digest, other.digest);
 }
+
+#[test]
+fn the_elements_of_a_long_list_take_no_square_of_their_number() {
+    let before = managed("a", json!([]));
+    let taints = (0..80_000).map(|at| taint(&format!("k{at}"), "NoSelect", "1"));
+    let writes = tainting(&before, taints.collect());
+    assert_eq!((writes.changes.len(), writes.more), (64, 80_000 - 64));
+}

@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of changes of one primary that are kept by name, and of fields of one change.
 const CHANGES: usize = 64;
@@ -158,18 +158,21 @@ fn content((step, before): (&Step, Option<&Object>), effects: &[Effect], known: 
                     .and_then(|before| path::at(&before.body, path))
                     .map(timeless)
             };
+            // A guest names very many fields, or elements of one.
+            let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            for effect in effects.iter().filter(|effect| !effect.element.is_empty()) {
+                named
+                    .entry(&effect.path)
+                    .or_default()
+                    .insert(&effect.element);
+            }
             let field = |(path, value): &(String, Value)| {
-                let of_path = effects.iter().filter(|effect| effect.path == *path);
-                let named: Vec<&str> = of_path
-                    .map(|effect| effect.element.as_str())
-                    .filter(|element| !element.is_empty())
-                    .collect();
                 let value = timeless(value);
-                match named.is_empty() {
+                match named.get(path.as_str()) {
                     // Only times differ.
-                    true if there(path).as_ref() == Some(&value) => Value::Null,
-                    true => value,
-                    false => elements(&value, &named),
+                    None if there(path).as_ref() == Some(&value) => Value::Null,
+                    None => value,
+                    Some(named) => elements(&value, named),
                 }
             };
             fields.iter().map(field).collect()
@@ -178,10 +181,10 @@ fn content((step, before): (&Step, Option<&Object>), effects: &[Effect], known: 
 }
 
 /// The elements of a list with these names; those of other writers are none of this plan's business.
-fn elements(list: &Value, names: &[&str]) -> Value {
+fn elements(list: &Value, names: &BTreeSet<&str>) -> Value {
     let is_named = |element: &&Value| {
         let mut values = KEYS.iter().filter_map(|key| element.get(key)?.as_str());
-        values.any(|value| names.contains(&value))
+        values.any(|value| names.contains(value))
     };
     let all = list.as_array().into_iter().flatten();
     all.filter(is_named).cloned().collect()
