@@ -165,7 +165,9 @@ fn plain(message: &str) -> String {
 fn meant<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     let unknown = unknown.to_lowercase();
     let steps = |name: &str| strsim::osa_distance(&unknown, &name.to_lowercase());
+    // A name that is much longer is near to none. It may be as long as the file, and each letter is compared.
     let nearest = known
+        .filter(|name| unknown.len() <= 2 * name.len())
         .map(|name| (steps(name), name))
         .min()
         .filter(|(steps, name)| *steps <= name.len().div_ceil(3));
@@ -255,6 +257,16 @@ mod tests {
         ] {
             assert_eq!(misnamed(&other), Ok(()), "{other}");
         }
+    }
+
+    #[test]
+    fn a_name_as_long_as_a_file_is_compared_with_none() {
+        let known = || (0..100).map(|_| "resyncSeconds");
+        assert_eq!(
+            meant("resyncSecond", known()),
+            "; did you mean `resyncSeconds`?"
+        );
+        assert_eq!(meant(&"resync".repeat(1 << 18), known()), "");
     }
 
     #[test]
