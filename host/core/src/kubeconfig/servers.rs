@@ -9,7 +9,7 @@ use crate::projection::path::Path;
 use crate::reference::dns;
 use serde_json::Value;
 use std::net::IpAddr;
-use transom_api::policy::AddressGrant;
+use transom_api::policy::{AddressGrant, bounds};
 
 /// The default port of a URL.
 const HTTPS: u16 = 443;
@@ -170,13 +170,15 @@ fn at<'a>(fields: &'a Value, path: &Path) -> Option<&'a Value> {
     keys.try_fold(fields, |value, key| value.get(key))
 }
 
-/// Reads a field as a URL, a host with or without a port, or a map of `host` and `port`.
+/// Reads a field as a URL, a host with or without a port, or a map of `host` and `port`. A text that is longer than a
+/// server of a policy may be is none: it would be read again for each cluster of an answer.
 fn endpoint(value: &Value, port: Option<u16>) -> Option<Url> {
     let with_port = |mut url: Url| {
         url.port = url.port.or(port);
         url
     };
     match value {
+        Value::String(text) if text.len() > bounds::PLACE => None,
         Value::String(text) if text.contains("://") => {
             let url = url::server(text).ok()?;
             (url.scheme == "https").then(|| with_port(url))

@@ -44,6 +44,8 @@ fn inputs() -> (Vec<Input>, Value) {
     let status = json!({
         "controlPlaneEndpoint": endpoint,
         "text": "text.example.com:8443", "bare": "bare.example.com", "v6": "2001:db8::9", "url": "https://url.example.com/k8s",
+        "longest": format!("https://url.example.com/{}", "k".repeat(1000)),
+        "long": format!("https://url.example.com/{}", "k".repeat(1001)),
         "http": "http://url.example.com", "user": "https://u:p@url.example.com", "query": "https://url.example.com?a",
         "list": ["a.example.com"], "number": 7, "empty": "", "port0": {"host": "a.b", "port": 0},
         "wrongport": {"host": "a.b", "port": "7443"}, "twoports": {"host": "a.b:1", "port": 2}, "inurl": {"host": "https://a.b"},
@@ -210,11 +212,15 @@ fn a_field_gives_a_host_a_url_or_both_parts() {
     ] {
         assert!(!granted(address.clone(), url(server)), "{address} {server}");
     }
-    let path = Url {
-        path: "/k8s".to_owned(),
+    let path = |path: &str| Url {
+        path: path.to_owned(),
         ..url("url.example.com:443")
     };
-    assert!(granted(primary("url"), path));
+    assert!(granted(primary("url"), path("/k8s")));
+    for (field, letters, expected) in [("longest", 1000, true), ("long", 1001, false)] {
+        let server = path(&format!("/{}", "k".repeat(letters)));
+        assert_eq!(granted(primary(field), server), expected, "{field}");
+    }
     let v6 = Url {
         host: "2001:db8:0::9".to_owned(),
         ..url("x:443")
