@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn a_revision_exceeds_another_by_what_it_watches_and_keeps() {
         let secrets = SecretReads::default();
-        let base = || with(taints_manifest(), &[]);
+        let base = || with(kubeconfig_manifest(), &[]);
         let more = Revision {
             decide: guest(&["spec.platform", "spec.other"], &[]),
             ..base()
@@ -363,7 +363,7 @@ mod tests {
             (base(), base(), false),
             (more.clone(), base(), true),
             (base(), more, false),
-            (revision(&kubeconfig_manifest()), base(), true),
+            (revision(&taints_manifest()), base(), true),
         ] {
             assert_eq!(exceeds(&next, &before, secrets), expected, "{next:?}");
         }
