@@ -15,6 +15,7 @@ pub fn context(settings: &str) -> Context {
         agent: AgentFacts {
             cluster_name: "local-cluster".to_owned(),
             self_managed: true,
+            records: Default::default(),
         },
     }
 }
