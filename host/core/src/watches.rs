@@ -6,7 +6,7 @@ pub(crate) mod plan;
 #[cfg(test)]
 mod same;
 
-pub use plan::{exceeds, of, places_of_primaries, scopes_of_primaries};
+pub use plan::{of, places_of_primaries, scopes_of_primaries};
 
 use crate::digest::Digest;
 use crate::object::Object;
@@ -51,7 +51,7 @@ pub struct Scope {
 
 impl Scope {
     /// All objects of a kind.
-    pub(crate) fn all(api_version: &str, kind: &str) -> Self {
+    pub fn all(api_version: &str, kind: &str) -> Self {
         Self {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
@@ -147,13 +147,6 @@ impl Keep {
                 .namespace
                 .as_deref()
                 .is_none_or(|name| any(&self.namespaces, name))
-    }
-
-    /// Whether all that another one keeps is kept.
-    pub fn covers(&self, other: &Self) -> bool {
-        let mut both = self.clone();
-        both.widen(other.clone());
-        both == *self
     }
 
     /// Also keeps what another one keeps.

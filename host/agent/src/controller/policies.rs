@@ -22,6 +22,8 @@ use transom_artifacts::Base;
 use transom_core::catalogue::PolicyChange::{
     self, Bounded, Loaded, Mended, Refused, Removed, Swapped, TagMoved, TagReturned, Waiting,
 };
+use transom_core::catalogue::Revision;
+use transom_core::policy::bound::bounded;
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
@@ -69,8 +71,8 @@ impl Controller {
     }
 
     /// Puts changes to work as they come, until their sender is gone. A revision that was loaded or swapped waits, in a
-    /// task of its own, until what it needs is watched. So does one whose bound widens again what a manifest narrowed
-    /// before. All other changes count at once.
+    /// task of its own, until what it needs is watched. So does one whose bound widens again what another manifest
+    /// narrowed; what narrows counts at once, and so do all other changes.
     pub(crate) async fn follow_policies(
         self: Arc<Self>,
         active: Active,
@@ -78,7 +80,7 @@ impl Controller {
     ) {
         let waits = |(policy, change): &(Arc<str>, PolicyChange)| match change {
             Loaded | Swapped => true,
-            Bounded => self.needs_more(&active, policy),
+            Bounded => !self.narrow(&active, policy),
             _ => false,
         };
         while let Some(changes) = changes.recv().await {
@@ -96,13 +98,28 @@ impl Controller {
         }
     }
 
-    /// Whether the active revision of a policy needs watches beyond those of the one that works. A suspension never waits.
-    fn needs_more(&self, active: &Active, policy: &str) -> bool {
-        let both = self.queue(policy).zip(active.loaded_of(policy));
-        both.is_some_and(|(queue, next)| {
-            let (before, next) = (&queue.loaded().revision, &next.revision);
-            !next.policy.suspend && self.connections.exceeds(next, before)
-        })
+    /// Puts to work at once what a bound narrows; whether that is all it does. What it widens again, after another
+    /// manifest narrowed it, is to be watched first.
+    fn narrow(self: &Arc<Self>, active: &Active, policy: &str) -> bool {
+        let _one = self.activating.locked();
+        let Some((queue, next)) = self.queue(policy).zip(active.loaded_of(policy)) else {
+            return true;
+        };
+        let working = queue.loaded();
+        let narrowed = Revision {
+            policy: bounded(&working.revision.policy, &next.revision.policy),
+            ..(*working.revision).clone()
+        };
+        let narrows_only = narrowed == *next.revision;
+        if !narrows_only && narrowed != *working.revision {
+            let loaded = LoadedPolicy {
+                revision: Arc::new(narrowed),
+                expecting: None,
+                ..(*working).clone()
+            };
+            self.resume(policy, Arc::new(loaded), None);
+        }
+        narrows_only
     }
 
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it

@@ -160,9 +160,15 @@ impl Cache {
         namespace: Option<&str>,
         labels: &Selector,
     ) -> Vec<ObjectRef> {
-        let of_kind = |scope: &Scope| scope.kind == kind && scope.api_version == api_version;
+        let asked = Scope {
+            namespace: namespace.map(str::to_owned),
+            ..Scope::all(api_version, kind)
+        };
+        // A list that is under way may be older than what a watch has told since.
+        let is_listed = self.covering(&asked).any(|one| one.synced);
+        let counts = |one: &Watched| one.is_of_kind(&asked) && (one.synced || !is_listed);
         let selected = |kept: &StoredObject| labels.is_empty() || selects(labels, kept);
-        self.objects(namespace, of_kind, selected)
+        self.objects(namespace, counts, selected)
     }
 
     /// Checks that one of the watches that cover a scope was listed completely.
@@ -186,18 +192,18 @@ impl Cache {
 
     /// The objects of some watches that carry the agent's label; without duplicates.
     pub(super) fn ours(&self, watched: impl Fn(&Scope) -> bool) -> Vec<ObjectRef> {
-        self.objects(None, watched, |kept| kept.ours)
+        self.objects(None, |one| watched(&one.scope), |kept| kept.ours)
     }
 
     /// The objects of some watches that pass a test; sorted, without duplicates.
     fn objects(
         &self,
         namespace: Option<&str>,
-        watched: impl Fn(&Scope) -> bool,
+        watched: impl Fn(&Watched) -> bool,
         pass: impl Fn(&StoredObject) -> bool,
     ) -> Vec<ObjectRef> {
         let mut found = Vec::new();
-        let kept = |one: &&Watched| !one.keep.names_only && watched(&one.scope);
+        let kept = |one: &&Watched| !one.keep.names_only && watched(one);
         for one in self.watches.iter().filter(kept) {
             let objects = one.store.iter(namespace).filter(|(_, kept)| pass(kept));
             found.extend(objects.map(|(key, _)| self.reference(&one.scope, key)));
@@ -327,6 +333,7 @@ mod tests {
             cache.begin(number);
             cache.listed(number, "1");
         }
+        cache.retire();
         cache
     }
 
@@ -672,6 +679,42 @@ mod tests {
             told(&cache.apply_deletion(NEXT, "14", Some("n/new"))),
             "-new"
         );
+    }
+
+    #[test]
+    fn one_generation_of_watches_stays_however_often_others_are_wanted() {
+        let all = scope(None, None);
+        let mut cache = making_way(&all, &[]);
+        let exact = cache.watch(EXACT).unwrap();
+        let exact = ((*exact.scope).clone(), exact.keep.clone());
+        for number in 10..20 {
+            let keep = Keep {
+                names: vec![format!("{number}").into()],
+                ..Keep::default()
+            };
+            let small = (*scope(Some("made"), Some("type=Opaque"))).clone();
+            let (new, _) =
+                cache.wants([exact.clone(), ((*all).clone(), keep.clone()), (small, keep)].into());
+            for (at, (scope, keep)) in (0..).zip(new) {
+                let number = number * 10 + at;
+                let is_small = scope.name.is_some();
+                cache
+                    .watches
+                    .push(Watched::new(number, Arc::new(scope), keep));
+                cache.retire();
+                if is_small {
+                    cache.begin(number);
+                    cache.listed(number, "9");
+                    cache.retire();
+                }
+            }
+            // The first one of all Opaque Secrets, that of the exact name, and the two that are wanted.
+            assert_eq!(cache.watches.len(), 4);
+            assert!(matches!(
+                cache.find(&secret("away")),
+                KnownObject::There(..)
+            ));
+        }
     }
 
     #[test]

@@ -213,7 +213,7 @@ fn failed(watched: &mut Watched, reason: KnownReason, message: &str) -> Vec<Serv
         .as_ref()
         .is_some_and(|fault| fault.reason == reason);
     (watched.failure, watched.away) = (Some(ObjectFault { reason, message }), false);
-    if known {
+    if known || watched.retiring {
         Vec::new()
     } else {
         vec![about(watched)]
@@ -244,7 +244,7 @@ fn cleared(watched: &mut Watched) -> Vec<ServerNews> {
     watched.last_word = Instant::now();
     (watched.in_doubt, watched.answered) = (false, false);
     let failed = watched.failure.take().is_some();
-    if failed {
+    if failed && !watched.retiring {
         vec![about(watched)]
     } else {
         Vec::new()

@@ -5,7 +5,7 @@ use crate::object::Object;
 use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Policy, WriteRule};
-use crate::reference::dns;
+use crate::reference::{ObjectRef, dns};
 use crate::stamp::Stamp;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -192,7 +192,15 @@ impl Policy {
         let stamp = Stamp::read(object).filter(|stamp| *stamp.policy == *self.name);
         stamp.is_some_and(|stamp| {
             let may_have = |rule: &WriteRule| {
-                !rule.creates_only() && rule.made(&object.reference, &stamp.source.reference)
+                // Another connection may lead to the same server, and another version of a kind has the same objects.
+                let made = ObjectRef {
+                    cluster: rule.cluster.clone(),
+                    api_version: rule.api_version.clone(),
+                    ..object.reference.clone()
+                };
+                !rule.creates_only()
+                    && made.group() == object.reference.group()
+                    && rule.made(&made, &stamp.source.reference)
             };
             self.makes().any(|(_, rule)| may_have(rule))
         })
@@ -202,7 +210,6 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::ObjectRef;
     use crate::sample::{hosted, object, objects_manifest, policy, with};
     use crate::stamp::SourceRef;
     use crate::work::Key;
@@ -297,15 +304,19 @@ mod tests {
 
     #[test]
     fn what_a_policy_made_is_none_of_its_primaries() {
-        let copies = about_clusters(
-            &json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
-                "name": "{primary.name}-copy", "verbs": ["create", "update"], "fields": ["spec.a"]}),
-        );
-        assert!(!is_about(&copies, "a-copy", ("sets", "a")));
-        assert!(
-            is_about(&copies, "a-copy", ("other", "a")),
-            "of another policy"
-        );
+        // In another version they are the same objects.
+        for version in ["v1", "v1beta1"] {
+            let copies = about_clusters(
+                &json!({"apiVersion": format!("cluster.open-cluster-management.io/{version}"),
+                    "kind": "ManagedCluster", "name": "{primary.name}-copy", "verbs": ["create", "update"],
+                    "fields": ["spec.a"]}),
+            );
+            assert!(!is_about(&copies, "a-copy", ("sets", "a")), "{version}");
+            assert!(
+                is_about(&copies, "a-copy", ("other", "a")),
+                "of another policy"
+            );
+        }
     }
 
     #[test]

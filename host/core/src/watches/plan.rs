@@ -60,22 +60,6 @@ pub fn of(
         .collect()
 }
 
-/// Whether a revision needs a watch, or something of its objects, that another one does not.
-pub fn exceeds(next: &Revision, before: &Revision, secrets: SecretReads) -> bool {
-    let needs = |revision: &Revision, connection: &str| {
-        let policy = [(&revision.policy, Some(revision))];
-        spare(narrow(wanted_by(policy, connection, secrets)))
-    };
-    next.policy.clusters().any(|(_, connection)| {
-        let before = needs(before, connection);
-        needs(next, connection).iter().any(|(scope, (keep, _))| {
-            let covers =
-                |(wider, (kept, _)): (&Scope, &(Keep, _))| wider.holds(scope) && kept.covers(keep);
-            !before.iter().any(covers)
-        })
-    })
-}
-
 /// The same for any policies, with the lines that need each watch. Without a revision whole objects are kept.
 pub(crate) fn explained<'a>(
     policies: impl IntoIterator<Item = (&'a Policy, Option<&'a Revision>)>,
@@ -349,24 +333,6 @@ mod tests {
     /// A policy with values set at some pointers.
     fn with(manifest: Value, changes: &[(&str, Value)]) -> Revision {
         revision(&sample::with(manifest, changes))
-    }
-
-    #[test]
-    fn a_revision_exceeds_another_by_what_it_watches_and_keeps() {
-        let secrets = SecretReads::default();
-        let base = || with(kubeconfig_manifest(), &[]);
-        let more = Revision {
-            decide: guest(&["spec.platform", "spec.other"], &[]),
-            ..base()
-        };
-        for (next, before, expected) in [
-            (base(), base(), false),
-            (more.clone(), base(), true),
-            (base(), more, false),
-            (revision(&taints_manifest()), base(), true),
-        ] {
-            assert_eq!(exceeds(&next, &before, secrets), expected, "{next:?}");
-        }
     }
 
     fn catalogue(revisions: impl IntoIterator<Item = Revision>) -> Catalogue {

@@ -80,11 +80,6 @@ impl Connections {
         }
     }
 
-    /// Whether a revision needs a watch that another one does not.
-    pub(crate) fn exceeds(&self, next: &Revision, before: &Revision) -> bool {
-        watches::exceeds(next, before, self.secrets)
-    }
-
     /// Waits until these connections were opened, and everything they watch now was listed or is known to be
     /// unreadable.
     pub(crate) async fn ready(&self, names: &BTreeSet<String>) {

@@ -7,7 +7,9 @@ use crate::kubernetes::shared::{ServerNews, Topic};
 use crate::kubernetes::store::{Item, KeptContent, StoreKey, StoredObject};
 use crate::kubernetes::watched::{Watched, holds};
 use crate::kubernetes::watching::about;
-use transom_core::watches::Watches;
+use std::sync::Arc;
+use transom_core::reference::ObjectRef;
+use transom_core::watches::{Scope, Watches};
 
 impl Cache {
     /// Has every watch that is not wanted retire. Returns what is wanted and not watched yet; when that is followed,
@@ -31,23 +33,31 @@ impl Cache {
     }
 
     /// Ends the retiring watches of each kind whose wanted watches were listed or are found unreadable, and those that
-    /// were not listed themselves. An object that a wanted watch takes over and did not find is gone.
+    /// nobody reads: before that happens, no revision works that needs them. So however often others are wanted, at most
+    /// one generation of them stays. An object that a wanted watch takes over and did not find is gone.
     pub(in crate::kubernetes) fn retire(&mut self) -> Vec<ServerNews> {
-        let is_awaited = |cache: &Self, one: &Watched| {
-            let awaited = |new: &Watched| !new.synced && new.failure.is_none();
-            let mut of_kind = cache.wanted().filter(|new| new.is_of_kind(&one.scope));
-            of_kind.any(awaited)
-        };
-        let ends = |one: &&Watched| one.retiring && !(one.synced && is_awaited(self, one));
-        let ends = self.watches.iter().filter(ends);
-        let ends: Vec<u64> = ends.map(|one| one.number).collect();
-        let of_these = |one: &mut Watched| ends.contains(&one.number);
-        let ended: Vec<Watched> = self.watches.extract_if(.., of_these).collect();
+        let mut awaited: Vec<Arc<Scope>> = Vec::new();
+        for new in self.wanted() {
+            let is_known = || awaited.iter().any(|scope| new.is_of_kind(scope));
+            if !new.synced && new.failure.is_none() && !is_known() {
+                awaited.push(Arc::clone(&new.scope));
+            }
+        }
+        let is_awaited = |one: &Watched| awaited.iter().any(|scope| one.is_of_kind(scope));
+        for one in &mut self.watches {
+            one.is_read |= !one.retiring && !is_awaited(one);
+        }
+        let serves = |one: &Watched| one.is_read && one.synced && is_awaited(one);
+        let ends = |one: &mut Watched| one.retiring && !serves(one);
+        let ended: Vec<Watched> = self.watches.extract_if(.., ends).collect();
         let mut news = Vec::new();
         for mut one in ended {
             news.append(&mut one.untold);
+            let is_heir = |heir: &&Watched| heir.is_of_kind(&one.scope) && !heir.keep.names_only;
+            let heirs = self.wanted().filter(is_heir).map(|heir| heir.number);
+            let heirs: Vec<u64> = heirs.filter(|_| !one.keep.names_only).collect();
             for (key, kept) in one.store.all().filter(|_| !one.keep.names_only) {
-                news.extend(self.hand_over(&one, key, kept));
+                news.extend(self.hand_over(&one, &heirs, key, kept));
             }
         }
         news
@@ -58,6 +68,7 @@ impl Cache {
     fn hand_over(
         &mut self,
         ended: &Watched,
+        heirs: &[u64],
         key: &StoreKey,
         kept: &StoredObject,
     ) -> Vec<ServerNews> {
@@ -65,25 +76,28 @@ impl Cache {
             Some(there) => later(kept, there).content.clone(),
             None => kept.content.clone(),
         };
-        let takes = |watched: &&Watched| self.takes_over(watched, ended, key, kept);
-        let heirs = self.wanted().filter(takes).map(|heir| heir.number);
-        let heirs: Vec<u64> = heirs.collect();
-        for number in &heirs {
-            match self.watch(*number) {
+        let reference = self.reference(&ended.scope, key);
+        let mut is_taken = false;
+        for number in heirs {
+            let heir = self.watch(*number);
+            let heir = heir.filter(|heir| takes_over(heir, ended, &reference, kept));
+            is_taken |= heir.is_some();
+            match heir {
                 Some(heir) if heir.synced => heir.store.expect(key, kept),
-                Some(heir) => heir.store.apply_event(Item {
+                // What its list has brought already is not older.
+                Some(heir) if heir.store.get(key).is_none() => heir.store.apply_event(Item {
                     key: key.clone(),
                     version: kept.version.clone(),
                     content: kept.content.clone(),
                     ours: kept.ours,
                 }),
-                None => {}
+                _ => {}
             }
         }
         let after = self.merged(&ended.scope, key);
         let after = after.map(|kept| kept.content.clone());
         let mut news = self.news(&ended.scope, key, Some(&before), after.as_ref());
-        if after.is_none() && heirs.is_empty() {
+        if after.is_none() && !is_taken {
             // Nobody asks for it any more: it is not gone, but no fault of it is reported any longer.
             news.retain_mut(|news| {
                 news.gone = false;
@@ -92,35 +106,34 @@ impl Cache {
         }
         news
     }
+}
 
-    /// Whether a watch certainly covers an object of an ended one: an object that its selector leaves out is not gone.
-    fn takes_over(
-        &self,
-        watched: &Watched,
-        ended: &Watched,
-        key: &StoreKey,
-        kept: &StoredObject,
-    ) -> bool {
-        let (scope, reference) = (&*watched.scope, self.reference(&watched.scope, key));
-        let KeptContent::Body(bytes) = &kept.content else {
-            return false;
-        };
-        if !watched.is_of_kind(&ended.scope)
-            || watched.keep.names_only
-            || !watched.covers(&reference)
-        {
-            return false;
-        }
-        // If both watches have the same field selector, the object matches it: its fields need not be kept.
-        let mut bounds = scope.clone();
-        bounds
-            .fields
-            .take_if(|_| scope.fields == ended.scope.fields);
-        let is_bound = bounds.fields.is_some() || bounds.labels.is_some();
-        let is_held = || {
-            let object = decode::restore(&reference, &kept.version, bytes);
-            object.is_ok_and(|object| holds(&bounds, &object))
-        };
-        !is_bound || is_held()
+/// Whether a watch certainly covers an object of an ended one: an object that its selector leaves out is not gone.
+fn takes_over(
+    watched: &Watched,
+    ended: &Watched,
+    reference: &ObjectRef,
+    kept: &StoredObject,
+) -> bool {
+    if !watched.covers(reference) {
+        return false;
     }
+    let scope = &*watched.scope;
+    // If both watches have the same field selector, the object matches it: its fields need not be kept.
+    let mut bounds = scope.clone();
+    bounds
+        .fields
+        .take_if(|_| scope.fields == ended.scope.fields);
+    // The same holds for labels.
+    bounds
+        .labels
+        .take_if(|_| scope.labels == ended.scope.labels);
+    if bounds.fields.is_none() && bounds.labels.is_none() {
+        return true;
+    }
+    let KeptContent::Body(bytes) = &kept.content else {
+        return false;
+    };
+    let object = decode::restore(reference, &kept.version, bytes);
+    object.is_ok_and(|object| holds(&bounds, &object))
 }
