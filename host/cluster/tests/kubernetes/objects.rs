@@ -363,7 +363,7 @@ async fn lists_in_pages_and_watches_from_the_end() -> Result<()> {
 }
 
 #[tokio::test]
-async fn waits_for_a_relist_instead_of_reading_directly() -> Result<()> {
+async fn reads_what_was_listed_until_the_next_list_and_sends_no_get() -> Result<()> {
     let scene = Scene::new("relisted").await?;
     scene.objects.create(scene.map("a", "1")).await?;
     let agent = &scene.agent;
@@ -383,6 +383,8 @@ async fn waits_for_a_relist_instead_of_reading_directly() -> Result<()> {
     // The policies need another field, then other namespaces.
     for scope in [everywhere, here] {
         agent.watch(Watches::from([(scope, keep("data.text")?)]));
+        assert!(agent.read(&scene.map_ref("a")).await?.is_some());
+        scene.synced().await?;
         let read = agent.read(&scene.map_ref("a")).await?;
         assert_eq!(
             read.and_then(|map| map.data("text").cloned()),

@@ -18,7 +18,7 @@ const KUBECONFIG: &str = "external-managed-kubeconfig";
 fn plan(stage: &Stage, words: &[&str]) -> Result<Output> {
     let mut transom = stage.transom()?;
     transom.stdin(File::open(
-        program::policy("built-in-taints").join("policy.yaml"),
+        program::policy("built-in-taints"),
     )?);
     let transom = transom.arg("plan").arg("--dir").arg(&stage.fleet);
     Ok(transom.args(["--now", NOW]).args(words).output()?)
