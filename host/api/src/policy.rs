@@ -126,7 +126,8 @@ pub struct PrimarySpec {
     pub api_version: String,
     /// Kind.
     pub kind: String,
-    /// Patterns of namespaces; `*` matches any text. Ignored for cluster-scoped kinds.
+    /// Patterns of namespaces; `*` matches any text. Ignored for cluster-scoped kinds. Each exact namespace needs
+    /// watches of its own, of which a policy has at most 512.
     #[serde(default = "everywhere")]
     pub namespaces: Vec<String>,
     /// Which labels they have. An object that loses one of them is treated like one that is gone.

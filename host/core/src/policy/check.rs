@@ -12,6 +12,7 @@ use crate::pattern::template::{Template, TemplateNames};
 use crate::policy::selector::Selector;
 use crate::reference::dns;
 use crate::rollout::identity;
+use crate::watches::{SecretReads, plan};
 use crate::world::World;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -22,6 +23,9 @@ use transom_api::policy::{
     FailureMode, GrantSpec, GuestSpec, Limited, LimitsSpec, OnFailureSpec, PolicySpec, PrimarySpec,
     ReplacesSpec, RollbackSpec, RolloutSpec,
 };
+
+/// The most watches that one policy needs: of its primaries and its grant, in each exact namespace.
+const WATCHES: usize = 512;
 
 pub(crate) type Checked<T> = Result<T, PolicyError>;
 
@@ -61,7 +65,7 @@ pub fn policy(manifest: PolicyManifest) -> Checked<Policy> {
     if spec.budget.time_milliseconds == Some(0) {
         return wrong("spec.budget.timeMilliseconds", "is not at least 1");
     }
-    Ok(Policy {
+    let policy = Policy {
         name: name.into(),
         suspend: spec.suspend,
         primary,
@@ -80,7 +84,26 @@ pub fn policy(manifest: PolicyManifest) -> Checked<Policy> {
         resync_seconds: spec.resync_seconds,
         spec: written,
         identity,
-    })
+    };
+    watched(&policy).map(|()| policy)
+}
+
+/// Checks how much a policy watches: each watch is a task and a request that stays open, and each exact namespace may
+/// need one for each line of the grant.
+fn watched(policy: &Policy) -> Checked<()> {
+    let connections: BTreeSet<&str> = policy.clusters().map(|(_, name)| name).collect();
+    let on = |name| plan::explained([(policy, None)], name, SecretReads::Watch).len();
+    let count: usize = connections.into_iter().map(on).sum();
+    match count <= WATCHES {
+        true => Ok(()),
+        false => {
+            let why = format!(
+                "needs {count} watches with the lines of `spec.grant`, more than {WATCHES}; name fewer namespaces, or \
+                 several by `*`"
+            );
+            wrong("spec.primary.namespaces", why)
+        }
+    }
 }
 
 fn rollout(spec: &RolloutSpec) -> Checked<()> {
@@ -413,6 +436,32 @@ mod tests {
         ] {
             let value: Value = serde_yaml::from_str(text).unwrap();
             assert_eq!(policy(manifest::parse(&value).unwrap()).map(drop), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_policy_asks_for_a_bounded_number_of_watches() {
+        let of = |namespaces: usize, reads: usize| {
+            let texts = (0..namespaces).map(|number| json!(format!("n{number}")));
+            let read = |number: usize| {
+                json!({"role": format!("r{number}"), "kind": "ConfigMap",
+                "namespace": "{primary.namespace}", "name": format!("{{primary.namespace}}-{number}")})
+            };
+            let mut manifest = crate::sample::objects_manifest();
+            manifest["spec"]["primary"]["namespaces"] = texts.collect();
+            manifest["spec"]["grant"]["read"] = (0..reads).map(read).collect();
+            checked(manifest, "spec.suspend", json!(true)).map(drop)
+        };
+        // One more in each namespace is that of the primaries.
+        assert_eq!(of(8, 63), Ok(()));
+        for (namespaces, reads) in [(8, 64), (64, 64)] {
+            let refused = of(namespaces, reads).unwrap_err();
+            assert_eq!(refused.field, "spec.primary.namespaces");
+            let count = namespaces * (reads + 1);
+            assert!(
+                refused.why.starts_with(&format!("needs {count} watches")),
+                "{refused}"
+            );
         }
     }
 
