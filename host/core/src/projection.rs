@@ -11,10 +11,14 @@ use crate::object::Object;
 use path::{Path, PathError, Segment};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Declared paths, compiled once when a guest is loaded.
+/// Declared paths, compiled once when a guest is loaded. A copy is cheap: each watch of a kind has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Paths {
+pub struct Paths(Arc<PathTree>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct PathTree {
     list: Vec<Path>,
     root: Node,
 }
@@ -41,38 +45,55 @@ impl Paths {
     }
 
     fn add(&mut self, path: Path) {
-        let mut node = &mut self.root;
+        if self.has(&path) {
+            return;
+        }
+        let tree = Arc::make_mut(&mut self.0);
+        let mut node = &mut tree.root;
         for segment in path.segments() {
             node = match segment {
                 Segment::Field(key) => node.fields.entry(key.clone()).or_default(),
                 Segment::Element(element) => node.elements.entry(element.clone()).or_default(),
             };
         }
-        if !std::mem::replace(&mut node.whole, true) {
-            self.list.push(path);
-        }
+        node.whole = true;
+        tree.list.push(path);
+    }
+
+    /// Whether a path is one of these.
+    fn has(&self, path: &Path) -> bool {
+        let mut segments = path.segments().iter();
+        let node = segments.try_fold(&self.0.root, |node, segment| match segment {
+            Segment::Field(key) => node.fields.get(key),
+            Segment::Element(element) => node.elements.get(element),
+        });
+        node.is_some_and(|node| node.whole)
+    }
+
+    /// Whether all paths of another set are among these.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        other.list().iter().all(|path| self.has(path))
     }
 
     /// Adds the paths of another set.
     pub fn extend(&mut self, other: &Self) {
-        let others = other.list.iter();
-        others.for_each(|path| self.add(path.clone()));
+        other.list().iter().for_each(|path| self.add(path.clone()));
     }
 
     /// The paths, in the order in which they were declared, each once.
     pub fn list(&self) -> &[Path] {
-        &self.list
+        &self.0.list
     }
 
     /// The declared fields of a value, nested as in the value; lists keep their order.
     pub fn project(&self, value: &Value) -> Value {
-        select(&self.root, value, Misshapen::Dropped).unwrap_or_else(|| Value::Object(Map::new()))
+        select(&self.0.root, value, Misshapen::Dropped).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// As [`Paths::project`], but a value of another shape than a path needs becomes an empty map, list or string.
     /// Every decision by these paths is then the same as for the whole value.
     pub fn retain(&self, value: &Value) -> Value {
-        select(&self.root, value, Misshapen::Emptied).unwrap_or_else(|| Value::Object(Map::new()))
+        select(&self.0.root, value, Misshapen::Emptied).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// The union of several sets of paths.
@@ -84,7 +105,7 @@ impl Paths {
 
     /// The first place where a declared path needs a map or a list and the value has something else.
     pub fn misfit(&self, value: &Value) -> Option<String> {
-        self.list.iter().find_map(|path| misfit(path, value))
+        self.list().iter().find_map(|path| misfit(path, value))
     }
 }
 

@@ -326,7 +326,7 @@ mod tests {
             (EXACT, scope(Some("made"), None)),
         ] {
             let keep = Keep {
-                namespaces: vec!["n*".into()],
+                namespaces: ["n*"].into(),
                 ..Keep::default()
             };
             cache.watches.push(Watched::new(number, scope, keep));
@@ -606,7 +606,7 @@ mod tests {
         let exact = cache.watch(EXACT).unwrap();
         let exact = ((*exact.scope).clone(), exact.keep.clone());
         let keep = Keep {
-            names: names.iter().map(|name| (*name).into()).collect(),
+            names: names.iter().copied().collect(),
             ..Keep::default()
         };
         let (new, news) = cache.wants([exact, ((**scope).clone(), keep.clone())].into());

@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn an_unselected_object_still_has_a_version() {
         let keep = Keep {
-            names: vec!["b*".into()],
+            names: ["b*"].into(),
             ..Keep::default()
         };
         let read = read(
@@ -427,7 +427,7 @@ mod tests {
         );
         assert!(!fault.message.contains("canary"));
         let others = Keep {
-            names: vec!["b*".into()],
+            names: ["b*"].into(),
             ..Keep::default()
         };
         assert!(read(&text, &others).unwrap().item.is_none());

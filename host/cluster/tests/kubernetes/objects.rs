@@ -154,7 +154,7 @@ async fn stores_only_selected_objects_and_declared_fields() -> Result<()> {
     };
     let fields = |paths: &[&str]| Some(Paths::parse(paths).expect("paths"));
     let keep = Keep {
-        names: vec!["*-admin".into()],
+        names: ["*-admin"].into(),
         fields: fields(&["data.kubeconfig"]),
         ..Keep::default()
     };

@@ -15,7 +15,7 @@ use std::fmt;
 /// When it is not JSON, or nested too deeply in what is read.
 pub fn object(text: &str, fields: Option<&Paths>) -> serde_json::Result<Value> {
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = Part::Object(fields.map(|paths| &paths.root)).deserialize(&mut json)?;
+    let value = Part::Object(fields.map(|paths| &paths.0.root)).deserialize(&mut json)?;
     json.end()?;
     Ok(value)
 }

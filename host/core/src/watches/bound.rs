@@ -1,12 +1,11 @@
 //! From the patterns of a policy to what the API server is asked for.
 
 use super::plan::Bounds;
-use super::{Keep, Scope};
+use super::{Keep, KeptNames, Scope};
 use crate::pattern::Pattern;
 use crate::policy::Policy;
 use crate::projection::Paths;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Where objects may be: wildcards of namespace (none for cluster-scoped kinds) and name.
 pub(super) type Places = BTreeSet<(Option<String>, String)>;
@@ -49,15 +48,15 @@ pub(super) fn bound(
 
 /// What to keep of one request for all, none of it for everything; `None` when each text is exact, so that each is
 /// asked for.
-fn kept<'w>(wildcards: impl Iterator<Item = &'w str>) -> Option<Vec<Arc<str>>> {
+fn kept<'w>(wildcards: impl Iterator<Item = &'w str>) -> Option<KeptNames> {
     let wildcards: BTreeSet<&str> = wildcards.collect();
     if !wildcards.is_empty() && wildcards.iter().all(|wildcard| !wildcard.contains('*')) {
         return None;
     }
     if wildcards.contains("*") {
-        return Some(Vec::new());
+        return Some(KeptNames::default());
     }
-    Some(wildcards.into_iter().map(Arc::from).collect())
+    Some(wildcards.into_iter().collect())
 }
 
 /// The places that patterns give under a policy. Both patterns are about the same primary, so each of its namespaces

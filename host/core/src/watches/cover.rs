@@ -1,7 +1,7 @@
 //! Puts watches together: one for each scope, without those that another one covers.
 
 use super::plan::ExplainedWatches;
-use super::{Keep, Scope, matches};
+use super::{Keep, Scope};
 use crate::rights::Because;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(super) fn merge(
         Entry::Vacant(place) => drop(place.insert((keep, because))),
         Entry::Occupied(mut there) => {
             let (kept, reasons) = there.get_mut();
-            kept.widen(keep);
+            kept.widen(&keep);
             // `append` makes a new set of both each time, which is quadratic over many policies.
             reasons.extend(because);
         }
@@ -46,9 +46,9 @@ pub(super) fn spare(watches: ExplainedWatches) -> ExplainedWatches {
                 *of == kind && (anywhere || *namespace == scope.namespace)
             });
             let others: BTreeSet<&String> = others.flat_map(|(_, names)| names).collect();
-            let kept = |name: &str| keep.names.iter().any(|wildcard| matches(wildcard, name));
+            let kept = |name: &str| keep.names.admits(name);
             let mut apart = String::new();
-            for name in others.into_iter().filter(|_| !keep.names.is_empty()) {
+            for name in others.into_iter().filter(|_| !keep.names.are_all()) {
                 let excluded = format!(",metadata.name!={name}");
                 if apart.len() + excluded.len() > MAX_EXCLUDED {
                     break;
@@ -92,14 +92,14 @@ pub(super) fn narrow(mut watches: ExplainedWatches) -> ExplainedWatches {
         };
         watches.remove(scope);
         if let Some(name) = scope.name.as_deref().filter(|_| holder.name.is_none()) {
-            keep.names = vec![name.into()];
+            keep.names = [name].into();
         }
         if let Some(namespace) = scope
             .namespace
             .as_deref()
             .filter(|_| holder.namespace.is_none())
         {
-            keep.namespaces = vec![namespace.into()];
+            keep.namespaces = [namespace].into();
         }
         merge(&mut watches, holder, keep, because);
     }

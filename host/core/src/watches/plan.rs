@@ -318,6 +318,7 @@ fn whole(api_version: &str, kind: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::KeptNames;
     use super::*;
     use crate::sample::{self, guest, kubeconfig_manifest, policy, taints_manifest};
     use serde_json::{Value, json};
@@ -346,11 +347,16 @@ mod tests {
     /// `kind namespace/name selectors: names in namespaces, fields`, with `*` for all.
     fn shown(watches: &Watches) -> Vec<String> {
         let or_all = |text: &Option<String>| text.clone().unwrap_or_else(|| "*".to_owned());
-        let list = |texts: &[Arc<str>]| {
-            if texts.is_empty() {
-                "*".to_owned()
-            } else {
-                texts.join(",")
+        let list = |names: &KeptNames| {
+            let all: BTreeSet<&str> = names
+                .exact
+                .iter()
+                .chain(&names.open)
+                .map(|name| &**name)
+                .collect();
+            match names.are_all() {
+                true => "*".to_owned(),
+                false => Vec::from_iter(all).join(","),
             }
         };
         let one = |(scope, keep): (&Scope, &Keep)| {
