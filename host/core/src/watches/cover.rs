@@ -38,26 +38,27 @@ pub(super) fn spare(watches: ExplainedWatches) -> ExplainedWatches {
         }
     }
     let spared = watches.into_iter().map(|(mut scope, (keep, because))| {
-        if let Some(fields) = scope.fields.take() {
-            let kind = kind_of(&scope);
-            // In another namespace there is nothing to spare.
-            let others = named.iter().filter(|((of, namespace), _)| {
-                let anywhere = scope.namespace.is_none() || namespace.is_none();
-                *of == kind && (anywhere || *namespace == scope.namespace)
-            });
-            let others: BTreeSet<&String> = others.flat_map(|(_, names)| names).collect();
-            let kept = |name: &str| keep.names.admits(name);
-            let mut apart = String::new();
-            for name in others.into_iter().filter(|_| !keep.names.are_all()) {
-                let excluded = format!(",metadata.name!={name}");
-                if apart.len() + excluded.len() > MAX_EXCLUDED {
+        let kind = kind_of(&scope);
+        // A watch that keeps every name has none to spare.
+        if let Some(fields) = scope.fields.as_mut().filter(|_| !keep.names.are_all()) {
+            let of = |namespace| named.get(&(kind.clone(), namespace)).into_iter().flatten();
+            let others: BTreeSet<&String> = match &scope.namespace {
+                // In another namespace there is nothing to spare.
+                Some(here) => of(None).chain(of(Some(here.clone()))).collect(),
+                None => {
+                    let from = named.range((kind.clone(), None)..);
+                    let of_kind = from.take_while(|((of, _), _)| *of == kind);
+                    of_kind.flat_map(|(_, names)| names).collect()
+                }
+            };
+            let apart = others.into_iter().filter(|name| !keep.names.admits(name));
+            let most = fields.len() + MAX_EXCLUDED;
+            for excluded in apart.map(|name| format!(",metadata.name!={name}")) {
+                if fields.len() + excluded.len() > most {
                     break;
                 }
-                if !kept(name) {
-                    apart.push_str(&excluded);
-                }
+                fields.push_str(&excluded);
             }
-            scope.fields = Some(fields + &apart);
         }
         (scope, (keep, because))
     });
@@ -69,7 +70,7 @@ fn kind_of(scope: &Scope) -> (String, String) {
 }
 
 /// The scopes that hold another one, the widest first: each lacks some of its bounds.
-fn wider(scope: &Scope) -> impl Iterator<Item = Scope> {
+pub(super) fn wider(scope: &Scope) -> impl Iterator<Item = Scope> {
     let bounds = |bit: usize| (0..15).map(move |bits| bits & bit > 0);
     let bounds = bounds(8).zip(bounds(4)).zip(bounds(2).zip(bounds(1)));
     let wider = bounds.map(|((namespace, name), (fields, labels))| Scope {
@@ -108,8 +109,9 @@ pub(super) fn narrow(mut watches: ExplainedWatches) -> ExplainedWatches {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SecretReads;
     use super::super::plan::explained;
-    use super::super::{Scope, SecretReads};
+    use super::*;
     use crate::policy::Policy;
     use crate::sample::{kubeconfig_manifest, policy, with};
     use serde_json::json;
@@ -156,6 +158,46 @@ mod tests {
             name.unwrap().starts_with(namespace.unwrap())
         };
         assert!(of_reads.clone().all(|scope| own(&scope)));
+    }
+
+    #[test]
+    fn a_name_that_a_watch_keeps_takes_no_room_of_those_that_it_excludes() {
+        let scope = |namespace: Option<&str>, name: Option<&str>| Scope {
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            fields: name.is_none().then(|| "type=Opaque".to_owned()),
+            ..Scope::all("v1", "Secret")
+        };
+        let keep = Keep {
+            names: ["a*"].into(),
+            ..Keep::default()
+        };
+        // Beside the first twelve there is room for short names only.
+        let long = (0..12).map(|at| format!("{at:0>150}"));
+        let long: Vec<String> = long.chain([format!("a{:0>150}", 0)]).collect();
+        let long = long.iter().map(|name| (Some("n"), name.as_str()));
+        let names = long.chain([(Some("n"), "x"), (None, "y"), (Some("other"), "z")]);
+        let named = names.map(|(namespace, name)| scope(namespace, Some(name)));
+        let named: Vec<Scope> = named.collect();
+        for (namespace, excluded) in [
+            (Some("n"), "0011,metadata.name!=x,metadata.name!=y"),
+            (
+                None,
+                "0011,metadata.name!=x,metadata.name!=y,metadata.name!=z",
+            ),
+        ] {
+            let all = named.iter().cloned().chain([scope(namespace, None)]);
+            let all = all.map(|scope| (scope, (keep.clone(), BTreeSet::new())));
+            let spared = spare(all.collect());
+            let fields: Vec<&String> = spared
+                .keys()
+                .filter_map(|scope| scope.fields.as_ref())
+                .collect();
+            assert!(
+                fields.len() == 1 && fields[0].ends_with(excluded),
+                "{fields:?}"
+            );
+        }
     }
 
     #[test]
