@@ -36,85 +36,115 @@ impl<'a> LoadCandidate<'a> {
 /// active revision of a refused candidate goes on and keeps its keys. The order of the candidates does not change
 /// the answer.
 pub fn refused(candidates: &[LoadCandidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
-    let mut refused = BTreeSet::new();
-    while let Some(found) = Some(losers(candidates, &refused)).filter(|found| !found.is_empty()) {
-        refused.extend(found);
+    let mut owners = Owners::default();
+    for candidate in candidates {
+        owners.add(candidate, candidate.newest);
     }
+    let mut waiting = owners.refuse();
     // A candidate that lost to another loser may find its keys free again.
-    let mut waiting: Vec<_> = candidates
-        .iter()
-        .filter(|one| refused.contains(&one.newest.name))
-        .collect();
     waiting.sort_by_key(|one| (one.created_seconds.unwrap_or(i64::MAX), &one.newest.name));
-    loop {
-        let owners = owners(candidates, &refused);
-        let mut free = waiting.iter();
-        let free = free.position(|one| taken(&owners, one.newest).is_none());
-        let Some(free) = free else {
-            let refusals = waiting.iter().filter_map(|one| {
-                let refusal = taken(&owners, one.newest)?;
-                Some((Arc::clone(&one.newest.name), refusal))
-            });
-            return refusals.collect();
-        };
-        refused.remove(&waiting.remove(free).newest.name);
+    let mut at = 0;
+    while let Some(candidate) = waiting.get(at).copied() {
+        if owners.is_taken(candidate.newest) {
+            at += 1;
+            continue;
+        }
+        waiting.remove(at);
+        if let Some(active) = candidate.active {
+            // Its former keys may be free for those before it.
+            owners.remove(candidate, active);
+            at = 0;
+        }
+        owners.add(candidate, candidate.newest);
     }
+    let refusals = waiting.iter().filter_map(|one| {
+        let refusal = owners.taken(one.newest)?;
+        Some((Arc::clone(&one.newest.name), refusal))
+    });
+    refusals.collect()
 }
 
-/// The candidates whose working revision owns a taint key, in order of name, by the cluster of their primaries and the
-/// key.
-type Owners<'c> = BTreeMap<(&'c str, &'c str), BTreeMap<&'c str, &'c LoadCandidate<'c>>>;
+/// A taint key, with the connection of the primaries.
+type OwnedKey<'c> = (&'c str, &'c str);
 
-fn owners<'c>(candidates: &'c [LoadCandidate<'c>], refused: &BTreeSet<Arc<str>>) -> Owners<'c> {
-    let mut owners = Owners::new();
-    for candidate in candidates {
-        if let Some(policy) = works(candidate, refused) {
-            for key in policy.taint_keys() {
-                let of_cluster = owners.entry((&policy.primary.cluster, key));
-                let owners = of_cluster.or_default();
-                owners.insert(&candidate.newest.name, candidate);
+/// The candidates whose working revision owns a taint key, in order of name, by key. A candidate works with its newest
+/// revision, or with the active one where the newest is refused.
+#[derive(Default)]
+struct Owners<'c>(BTreeMap<OwnedKey<'c>, BTreeMap<&'c str, &'c LoadCandidate<'c>>>);
+
+impl<'c> Owners<'c> {
+    fn add(&mut self, candidate: &'c LoadCandidate<'c>, works: &'c Policy) {
+        for key in keys(works) {
+            let owners = self.0.entry(key).or_default();
+            owners.insert(&candidate.newest.name, candidate);
+        }
+    }
+
+    fn remove(&mut self, candidate: &LoadCandidate<'_>, worked: &'c Policy) {
+        for key in keys(worked) {
+            if let Some(owners) = self.0.get_mut(&key) {
+                owners.remove(&*candidate.newest.name);
             }
         }
     }
-    owners
-}
 
-/// The revision that a candidate works with: its newest, or the active one where the newest is refused.
-fn works<'a>(candidate: &LoadCandidate<'a>, refused: &BTreeSet<Arc<str>>) -> Option<&'a Policy> {
-    if refused.contains(&candidate.newest.name) {
-        candidate.active
-    } else {
-        Some(candidate.newest)
+    /// Refuses all candidates that lose a key to another one, until none does, and returns them.
+    fn refuse(&mut self) -> Vec<&'c LoadCandidate<'c>> {
+        let mut refused = BTreeMap::new();
+        let mut changed: BTreeSet<OwnedKey<'c>> = self.0.keys().copied().collect();
+        while !changed.is_empty() {
+            let losers = changed.iter().flat_map(|key| self.losers(*key));
+            let losers = losers.filter(|loser| !refused.contains_key(&loser.newest.name));
+            let losers: BTreeMap<_, _> = losers.map(|one| (&one.newest.name, one)).collect();
+            changed.clear();
+            for loser in losers.values() {
+                self.remove(loser, loser.newest);
+                if let Some(active) = loser.active {
+                    self.add(loser, active);
+                    changed.extend(keys(active));
+                }
+            }
+            refused.extend(losers);
+        }
+        refused.into_values().collect()
+    }
+
+    /// The owners of a key that lose it to another one.
+    fn losers(&self, key: OwnedKey<'c>) -> impl Iterator<Item = &'c LoadCandidate<'c>> {
+        let owners = self.0.get(&key);
+        let owners = owners.into_iter().flat_map(BTreeMap::values).copied();
+        let winner = owners.clone().map(|owner| owner.rank(key.1)).min();
+        owners.filter(move |owner| Some(owner.rank(key.1)) != winner)
+    }
+
+    /// The keys of a policy that another working one owns, each with the first such owner.
+    fn of_others(&self, policy: &'c Policy) -> impl Iterator<Item = (&'c str, &'c str)> {
+        keys(policy).filter_map(|key| {
+            let mut names = self.0.get(&key)?.keys();
+            Some((key.1, *names.find(|other| **other != &*policy.name)?))
+        })
+    }
+
+    fn is_taken(&self, policy: &'c Policy) -> bool {
+        self.of_others(policy).next().is_some()
+    }
+
+    /// The refusal of a policy when another working policy owns one of its keys.
+    fn taken(&self, policy: &'c Policy) -> Option<Refusal> {
+        let (name, cluster, kind) = (&policy.name, &policy.primary.cluster, &policy.primary.kind);
+        let (key, winner) = self.of_others(policy).min()?;
+        let message = format!(
+            "spec.grant.write: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
+             {kind} of the connection `{cluster}`; `{winner}` keeps it"
+        );
+        Some(Refusal::new(KnownReason::TaintKeyTaken, message))
     }
 }
 
-/// The candidates, not refused yet, that lose a key to another one.
-fn losers(candidates: &[LoadCandidate<'_>], refused: &BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
-    let mut losers = Vec::new();
-    for ((_, key), owners) in owners(candidates, refused) {
-        let winner = owners.values().map(|owner| owner.rank(key)).min();
-        let others = owners.values();
-        let others = others.filter(|owner| Some(owner.rank(key)) != winner);
-        let names = others.map(|loser| Arc::clone(&loser.newest.name));
-        losers.extend(names.filter(|name| !refused.contains(name)));
-    }
-    losers
-}
-
-/// The refusal of a policy when another working policy owns one of its keys.
-fn taken(owners: &Owners<'_>, policy: &Policy) -> Option<Refusal> {
-    let (name, cluster) = (&*policy.name, &*policy.primary.cluster);
-    let other = |key| {
-        let mut names = owners.get(&(cluster, key))?.keys();
-        Some((key, names.find(|other| **other != name)?))
-    };
-    let (key, winner) = policy.taint_keys().filter_map(other).min()?;
-    let kind = &policy.primary.kind;
-    let message = format!(
-        "spec.grant.write: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
-         {kind} of the connection `{cluster}`; `{winner}` keeps it"
-    );
-    Some(Refusal::new(KnownReason::TaintKeyTaken, message))
+/// The taint keys of a policy.
+fn keys(policy: &Policy) -> impl Iterator<Item = OwnedKey<'_>> {
+    let cluster = &*policy.primary.cluster;
+    policy.taint_keys().map(move |key| (cluster, key))
 }
 
 /// Whether a policy owns a taint key. The primaries of such a policy are ManagedClusters, which have no namespace.
