@@ -2,7 +2,6 @@
 //! (beside the stamp and the data that the policy owns wholly). An annotation of the object lists them, so that the
 //! agent removes those that are no longer wanted, and no others.
 
-use crate::failure::Failure;
 use crate::object::Object;
 use crate::plan::desired::holds;
 use crate::plan::effect;
@@ -10,7 +9,6 @@ use crate::plan::finalizer::{bears_any, is_on};
 use crate::plan::kept::KeptForms;
 use crate::policy::{WriteRule, values};
 use crate::projection::path::{self, Path};
-use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -37,15 +35,8 @@ pub(crate) struct WantedKeys {
 }
 
 impl WantedKeys {
-    /// What `spec.own` and the content for an object want. For a key that both name, `spec.own` decides.
-    ///
-    /// # Errors
-    /// Those of [`values::fields`].
-    pub(crate) fn of(
-        own: &OwnSpec,
-        (object, content): (&ObjectRef, &Map<String, Value>),
-        granted: &[Path],
-    ) -> Result<Self, Failure> {
+    /// What `spec.own` and the checked content for an object want. For a key that both name, `spec.own` decides.
+    pub(crate) fn of(own: &OwnSpec, content: &Map<String, Value>, granted: &[Path]) -> Self {
         let texts = |field: &str| -> BTreeMap<String, String> {
             let map = content
                 .get("metadata")
@@ -60,8 +51,8 @@ impl WantedKeys {
         annotations.extend(own.annotations.clone());
         let content = content.iter();
         let content = content.filter(|(key, _)| !NO_CONTENT.contains(&key.as_str()));
-        let fields = values::fields(object, content)?.into_iter();
-        Ok(Self {
+        let fields = values::fields(content).into_iter();
+        Self {
             labels,
             annotations,
             fields: fields
@@ -70,7 +61,7 @@ impl WantedKeys {
             granted: granted.to_vec(),
             finalizers: BTreeSet::new(),
             forms: KeptForms::default(),
-        })
+        }
     }
 
     /// Adds the finalizers that the grant names, except those that others put on the object.

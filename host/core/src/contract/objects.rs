@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 /// The most objects of one answer.
 pub const MAX_OBJECTS: usize = 64;
-/// The most fields of one content, and of all contents of one answer that name fields of objects of others.
-pub const MAX_FIELDS: usize = 4096;
+/// The most bytes of the paths of one content's fields, and of those of all fields of one answer whose objects the
+/// policy does not make.
+pub const MAX_PATHS: usize = 256 << 10;
 /// The most bytes of one text of objects, and of the bytes that the host fills in one object of it.
 pub const MAX_TEXT: usize = 1 << 20;
 

@@ -163,9 +163,7 @@ fn of_tool(object: &Object) -> Option<&'static str> {
 
 /// Why an existing object is not the one that the policy would have made.
 fn differs(whole: &Whole<'_>, existing: &Object) -> Option<&'static str> {
-    let content = (&whole.object, &whole.content);
-    let content = WantedKeys::of(&OwnSpec::default(), content, &[]);
-    let is_in = content.is_ok_and(|content| content.is_in(existing));
+    let is_in = WantedKeys::of(&OwnSpec::default(), &whole.content, &[]).is_in(existing);
     let mut data = whole.data.iter();
     let of_data = data.find_map(|one| differs_in(existing, one));
     of_data.or_else(|| (!is_in).then_some(OTHER_CONTENT))

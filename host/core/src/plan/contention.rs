@@ -19,8 +19,9 @@ const WINDOW_SECONDS: i64 = 600;
 /// This many foreign changes are too many.
 const MAX_CHANGES: usize = 3;
 
-/// The most places of one object that are remembered: an answer has no more fields than it can name in its bytes.
-const MAX_PLACES: usize = 1_024;
+/// The most places of one object that are remembered, and in how many of them the server keeps another form: a guest
+/// chooses how many there are, and all are kept for each of its primaries.
+pub(super) const MAX_PLACES: usize = 1_024;
 
 /// Fingerprints of what a policy writes of an object, by place: by field, or one for a whole object. It must not leave
 /// the process.
@@ -43,10 +44,13 @@ impl FromIterator<(Box<str>, Digest)> for FieldFingerprints {
 
 impl FieldFingerprints {
     fn of(&self, place: &str) -> Option<Digest> {
+        let there = self.at(place).and_then(|at| self.0.get(at));
+        there.map(|(_, digest)| *digest)
+    }
+
+    fn at(&self, place: &str) -> Option<usize> {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(place));
         at.ok()
-            .and_then(|at| self.0.get(at))
-            .map(|(_, digest)| *digest)
     }
 
     /// The part that differs from what was said of the same places.
@@ -61,20 +65,20 @@ impl FieldFingerprints {
 
     /// Sets what is said of a place, if anything is.
     fn put(&mut self, place: &str, said: Digest) {
-        let mut places = self.0.iter_mut();
-        if let Some((_, there)) = places.find(|(known, _)| **known == *place) {
+        let there = self.at(place).and_then(|at| self.0.get_mut(at));
+        if let Some((_, there)) = there {
             *there = said;
         }
     }
 
-    /// With what was said later. Of very many places only the later ones are remembered.
+    /// With what was said later. Of very many places only the first of the later ones are remembered.
     fn then(self, later: Self) -> Self {
         let earlier = self.0.into_iter();
         let earlier: Vec<_> = earlier
             .filter(|(place, _)| later.of(place).is_none())
             .collect();
         match earlier.len() + later.0.len() > MAX_PLACES {
-            true => later,
+            true => Self(later.0.into_iter().take(MAX_PLACES).collect()),
             false => earlier.into_iter().chain(later.0).collect(),
         }
     }

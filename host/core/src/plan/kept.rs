@@ -2,7 +2,7 @@
 //! the value that was wanted, as long as neither of the two changes. In memory only; it must not leave the process.
 
 use super::Step;
-use super::contention::whole;
+use super::contention::{MAX_PLACES, whole};
 use super::desired::holds;
 use crate::digest::Digest;
 use crate::object::Object;
@@ -60,8 +60,7 @@ impl Kept {
 pub fn content(object: &Object) -> Vec<(Path, &Value)> {
     let content = object.body.as_object().into_iter().flatten();
     let content = content.filter(|(key, _)| !OTHERWISE.contains(&key.as_str()));
-    // No answer has more fields than these may be: such an object was never written.
-    values::fields(&object.reference, content).unwrap_or_default()
+    values::fields(content)
 }
 
 /// The fields that a step writes, with their values; of a new object all of its content.
@@ -108,14 +107,16 @@ impl KeptForms {
         })
     }
 
-    /// Takes in what the server made of another write of the object.
+    /// Takes in what the server made of another write of the object. Of very many forms the later ones are not
+    /// remembered: these fields are written again.
     pub(super) fn then(&mut self, kept: &Kept) {
         for path in &kept.written {
             self.0.remove(path);
         }
         let forms = kept.forms.0.iter();
+        let forms = forms.map(|(path, form)| (path.clone(), *form));
         self.0
-            .extend(forms.map(|(path, form)| (path.clone(), *form)));
+            .extend(forms.take(MAX_PLACES.saturating_sub(self.0.len())));
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
@@ -251,6 +252,24 @@ mod tests {
                 self.contentions.wrote(&key, step, &Kept::of(step, &answer));
             }
             steps.len()
+        }
+    }
+
+    #[test]
+    fn of_very_many_forms_the_first_are_remembered() {
+        let of = |value: &str| {
+            let keys = (0..8_000).map(|key| (format!("k{key:04}"), value.into()));
+            let keys: serde_json::Map<String, Value> = keys.collect();
+            object(quota(), json!({"spec": {"hard": keys}}))
+        };
+        let step = Step::Create {
+            desired: of("1000m"),
+        };
+        let mut forms = KeptForms::default();
+        for _ in 0..2 {
+            forms.then(&Kept::of(&step, &of("1")));
+            assert_eq!(forms.0.len(), MAX_PLACES);
+            assert!(forms.has("spec.hard.k0000", &json!("1000m"), Some(&json!("1"))));
         }
     }
 

@@ -32,8 +32,7 @@ pub(super) fn plan(
         return Err(Failure::known(KnownReason::ContractBroken, message));
     };
     let existing = claimed.existing.as_deref();
-    let content = (target, &whole.content);
-    let wanted = WantedKeys::of(&wanting.policy.own, content, &rule.fields)?;
+    let wanted = WantedKeys::of(&wanting.policy.own, &whole.content, &rule.fields);
     let forms = contentions.form(wanting.key, target);
     let wanted = wanted.kept_as(&forms).bearing(rule, existing);
     if rule.creates_only() && existing.is_some() {

@@ -2,7 +2,7 @@
 //! value is a pattern.
 
 use super::check::{Checked, pattern, within, wrong};
-use crate::contract::objects::MAX_FIELDS;
+use crate::contract::objects::MAX_PATHS;
 use crate::failure::Failure;
 use crate::pattern::template::TemplateNames;
 use crate::pattern::{Matcher, Pattern, TemplateData};
@@ -194,17 +194,18 @@ impl ReadyValue<'_> {
     }
 }
 
-/// The fields of the content for an object, each with its value, which is no map. An empty map says nothing.
+/// The fields of the content that a guest wants for an object, each with its value, which is no map. An empty map says
+/// nothing.
 ///
 /// # Errors
-/// `ContractBroken` at the first field whose path no grant can have, and for too many. A guest chooses both, so nothing
-/// is kept of what lies beyond.
-pub fn fields<'v>(
+/// `ContractBroken` at the first field whose path no grant can have, and for paths that are too long together. A guest
+/// chooses both, so nothing is kept of what lies beyond.
+pub fn checked<'v>(
     object: &ObjectRef,
-    content: impl IntoIterator<Item = (&'v String, &'v Value)>,
+    content: &'v Map<String, Value>,
 ) -> Result<Vec<(Path, &'v Value)>, Failure> {
     let mut fields = Vec::new();
-    let collected = collect(None, content, &mut (MAX_FIELDS, &mut fields));
+    let collected = collect(None, content, &mut (MAX_PATHS, &mut fields));
     let told = |why| {
         let message = format!("the content for {object} has {why}");
         Failure::known(KnownReason::ContractBroken, message)
@@ -212,17 +213,37 @@ pub fn fields<'v>(
     collected.map_err(told).map(|()| fields)
 }
 
-/// Adds the fields of a map, with how many keys there may still be.
+/// The same of a content that was checked before, or of a part of it.
+pub fn fields<'v>(
+    content: impl IntoIterator<Item = (&'v String, &'v Value)>,
+) -> Vec<(Path, &'v Value)> {
+    let mut fields = Vec::new();
+    collect(None, content, &mut (usize::MAX, &mut fields)).ok();
+    fields
+}
+
+/// Adds the fields of a map, with how many bytes of paths there may still be.
 fn collect<'v>(
     above: Option<&Path>,
     map: impl IntoIterator<Item = (&'v String, &'v Value)>,
     fields: &mut (usize, &mut Vec<(Path, &'v Value)>),
 ) -> Result<(), String> {
+    let below = || {
+        let cut = |path: &Path| path.to_string().chars().take(80).collect::<String>();
+        let below = above.map(|path| format!(" below `{}`", cut(path)));
+        below.unwrap_or_default()
+    };
     for (key, value) in map {
         let path = Path::within(above, key);
-        let path = path.ok_or("a field that is nested too deep, or whose path is too long")?;
-        let left = fields.0.checked_sub(1);
-        fields.0 = left.ok_or_else(|| format!("more than {MAX_FIELDS} fields"))?;
+        let path = path.ok_or_else(|| {
+            let below = below();
+            format!("a field{below} that is nested too deep, or whose path is too long")
+        })?;
+        let left = fields.0.checked_sub(path.to_string().len());
+        fields.0 = left.ok_or_else(|| {
+            let below = below();
+            format!("too many fields{below}: the paths of all have more than {MAX_PATHS} bytes")
+        })?;
         match value {
             Value::Object(map) => collect(Some(&path), map, fields)?,
             value => fields.1.push((path, value)),
@@ -241,12 +262,13 @@ mod tests {
 
     /// The paths of a content, or the message of its refusal.
     fn paths(content: &Value) -> Result<Vec<String>, String> {
-        let content = content.as_object().into_iter().flatten();
-        let fields = fields(&hosted("demo"), content).map_err(|failure| {
+        let content = content.as_object().unwrap();
+        let checked = checked(&hosted("demo"), content).map_err(|failure| {
             assert_eq!(failure.reason, KnownReason::ContractBroken.into());
             failure.message
         })?;
-        Ok(fields.iter().map(|(path, _)| path.to_string()).collect())
+        assert_eq!(checked, fields(content));
+        Ok(checked.iter().map(|(path, _)| path.to_string()).collect())
     }
 
     fn keys(count: usize, value: &Value) -> Value {
@@ -267,8 +289,8 @@ mod tests {
         assert_eq!(paths(&content), Ok(expected.to_vec()));
         let deep = vec!["a"; 16];
         assert_eq!(paths(&below(&deep, json!(1))), Ok(vec![deep.join(".")]));
-        let all = paths(&json!({"data": keys(MAX_FIELDS - 1, &json!(1))}));
-        assert_eq!(all.unwrap().len(), MAX_FIELDS - 1);
+        let all = paths(&json!({"data": keys(8_000, &json!("short"))}));
+        assert_eq!(all.unwrap().len(), 8_000);
     }
 
     #[test]
@@ -277,19 +299,37 @@ mod tests {
         let long = "k".repeat(512 << 10);
         let deep = vec!["a"; 17];
         let quoted = ["\"".repeat(300)];
+        let wide = "w".repeat(480);
         for (content, why) in [
-            (below(&["spec", &long], keys(60_000, &json!(1))), "too deep"),
-            (below(&[&long], json!({})), "too deep"),
-            (below(&deep, keys(60_000, &json!(1))), "too deep"),
-            (below(&[&quoted[0]], json!(1)), "too deep"),
+            (
+                below(&["spec", &long], keys(60_000, &json!(1))),
+                "a field below `spec` that",
+            ),
+            (
+                below(&[&long], json!({})),
+                "a field that is nested too deep",
+            ),
+            (
+                below(&deep, keys(60_000, &json!(1))),
+                "a.a.a` that is nested too deep",
+            ),
+            (below(&[&quoted[0]], json!(1)), "path is too long"),
             (
                 below(&deep[..14], keys(60_000, &json!(1))),
-                "more than 4096",
+                "too many fields below `a.a",
             ),
-            (keys(60_000, &json!({})), "more than 4096"),
+            // 600 bytes for each of these in the memory of each primary.
+            (
+                below(&["x", &wide], keys(4_000, &json!(1))),
+                "too many fields below `x.www",
+            ),
+            (
+                keys(60_000, &json!({})),
+                "too many fields: the paths of all have more than 262144",
+            ),
         ] {
             let message = paths(&content).unwrap_err();
-            assert!(message.contains(why) && message.len() < 200, "{message}");
+            assert!(message.contains(why) && message.len() < 240, "{message}");
         }
     }
 
