@@ -124,32 +124,26 @@ fn target(policy: &Policy, data: &TemplateData<'_>, target: &ObjectRef) -> Resul
     policy.target(target, data).map(drop)
 }
 
-/// Checks that Kubernetes allows the name of a namespace.
-fn namespace_possible(place: &ObjectRef) -> Result<(), Failure> {
-    match place.namespace.as_deref().is_none_or(dns::is_label) {
-        true => Ok(()),
-        false => Err(Failure::known(
-            KnownReason::InvalidTargetName,
-            format!("{place}: Kubernetes does not allow this namespace"),
-        )),
-    }
-}
-
 /// Checks that Kubernetes allows the names of an object.
 pub(crate) fn possible(object: &ObjectRef) -> Result<(), Failure> {
-    let namespace = object.namespace.as_deref();
     let name_fits = match object.kind == "Namespace" && object.api_version == "v1" {
         true => dns::is_label(&object.name),
         // Roles and bindings may have names such as `system:node`.
         false if rbac::gives_rights(&object.api_version) => dns::is_path_segment(&object.name),
         false => dns::is_subdomain(&object.name),
     };
+    within_names(object, name_fits)
+}
+
+/// Refuses an object whose name does not fit, or is too long, or whose namespace is none.
+fn within_names(object: &ObjectRef, name_fits: bool) -> Result<(), Failure> {
+    let namespace = object.namespace.as_deref();
     if name_fits && object.name.len() <= dns::MAX_NAME && namespace.is_none_or(dns::is_label) {
         return Ok(());
     }
     Err(Failure::known(
         KnownReason::InvalidTargetName,
-        format!("{object}: Kubernetes does not allow this name"),
+        format!("{object}: Kubernetes does not allow this name or namespace"),
     ))
 }
 
@@ -172,7 +166,7 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
             "the guest asks about every object, and names {place}"
         )),
         Form::Every(_) | Form::Count(_) => {
-            namespace_possible(place)?;
+            within_names(place, true)?;
             let rule = rule(policy, need)?;
             match (rule.admits_every(place, data), rule.every) {
                 (Some(_), _) => Ok(()),
@@ -293,7 +287,12 @@ fn bind_waiting(
             format!("the guest waits for too many objects; the limit is {MAX_NEEDS}"),
         ));
     }
-    objects.iter().try_for_each(possible)?;
+    // Their kinds may have other rules for names, as `app:latest`; a longer one is compared with no pattern. The name of
+    // the primary is that of an object which is there.
+    let mut others = objects
+        .iter()
+        .filter(|object| **object != data.object.reference);
+    others.try_for_each(|object| within_names(object, dns::is_path_segment(&object.name)))?;
     let admitted = |object: &&ObjectRef| policy.reads.iter().any(|rule| rule.admits(object, data));
     let Some(object) = objects.iter().find(|object| !admitted(object)) else {
         return Ok(());
@@ -326,7 +325,7 @@ pub fn refused(
 /// What a guest waits for, as the end of a reconcile.
 ///
 /// # Errors
-/// `ReadNotGranted` for an object that it may not read, `InvalidTargetName` for a name that Kubernetes does not allow,
+/// `ReadNotGranted` for an object that it may not read, `InvalidTargetName` for a name that no object can have,
 /// `ContractBroken` for too many.
 pub fn waits(
     policy: &Policy,
@@ -671,15 +670,13 @@ mod tests {
         let names = [
             (Some("clusters"), &*long),
             (Some(&*long), "demo-admin-kubeconfig"),
-            (None, "-"),
+            (Some("clusters"), "a/b"),
+            (Some("clusters"), ".."),
+            (None, ""),
         ];
         for (namespace, name) in names {
             let object = ObjectRef::local("v1", "Secret", namespace, name);
-            let problem = Problem {
-                reason: "Told".to_owned(),
-                message: "m".to_owned(),
-                field: None,
-            };
+            let problem = problem("Told");
             let refusal = GuestRefusal::Waiting(problem, vec![object]);
             let end = with_data(|policy, data| refused(policy, data, &guest(&[], &[]), refusal));
             assert_eq!(end.reason, KnownReason::InvalidTargetName.into());
@@ -688,12 +685,42 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_waits_only_for_readable_objects() {
-        let problem = |word: &str| Problem {
+    fn a_guest_waits_for_an_object_whatever_the_names_of_its_kind() {
+        let group = "networking.k8s.io/v1";
+        let address = (
+            "/spec/grant/read/2",
+            json!({"role": "home", "apiVersion": group, "kind": "IPAddress", "name": "*"}),
+        );
+        let policy = policy(&with(kubeconfig_manifest(), &[address]));
+        let agent = &AgentFacts::new("local-cluster", None);
+        let primary = object(
+            ObjectRef::local(group, "IPAddress", None, &"a".repeat(300)),
+            json!({}),
+        );
+        let data = &TemplateData {
+            object: &primary,
+            agent,
+        };
+        for object in [
+            ObjectRef::local(group, "IPAddress", None, "2001:db8::1"),
+            primary.reference.clone(),
+        ] {
+            let refusal = GuestRefusal::Waiting(problem("Told"), vec![object.clone()]);
+            let end = refused(&policy, data, &guest(&[], &[]), refusal);
+            assert_eq!((end.class, end.objects), (Class::Waiting, vec![object]));
+        }
+    }
+
+    fn problem(word: &str) -> Problem {
+        Problem {
             reason: word.to_owned(),
             message: "m".to_owned(),
             field: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_refusal_waits_only_for_readable_objects() {
         let end =
             |refusal| with_data(|policy, data| refused(policy, data, &guest(&[], &[]), refusal));
         let granted = vec![home().reference];
