@@ -290,7 +290,7 @@ pub struct WriteGrantSpec {
     pub finalizers: Vec<String>,
     /// For a guest that writes any fields: the allowed values of a field, or of a part of one, by its path. `*` and
     /// templates mean the same as in names; null allows removing the field. Every element of a list must be allowed. A
-    /// field that is not listed may get any value.
+    /// field that is not listed may get any value. A value has at most 16 KiB, a list of a role's rule 64 texts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
     /// For Secrets that hold credentials: what each field, as `data.kubeconfig` or `data["tls.crt"]`, may be filled

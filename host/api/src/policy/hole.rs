@@ -34,7 +34,7 @@ pub struct ManifestKind {
     pub kind: String,
     /// For kinds that give rights, and only for them: each `metadata.name`, each `metadata.namespace` of a kind that
     /// has one, each rule of a role under `rules`, each `roleRef` and each of the `subjects` of a binding. Names,
-    /// namespaces and subjects may have templates.
+    /// namespaces and subjects may have templates. Each list of a rule has at most 64 texts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<Value>>,
 }

@@ -4,6 +4,7 @@
 pub(crate) mod labels;
 
 use super::check::{Checked, within, wrong};
+use crate::policy::WriteRule;
 use crate::projection::path::Path;
 use crate::rights::kinds;
 use serde_json::{Map, Value};
@@ -40,16 +41,22 @@ impl HandedOn {
     }
 }
 
-/// Checks that the grants of a policy hand on no more rights than it takes to tell which the agent needs.
-pub(crate) fn check_count<'h>(handed_on: impl Iterator<Item = &'h HandedOn>) -> Checked<()> {
-    let count = handed_on.map(HandedOn::count).sum::<usize>();
-    match count <= MAX_RIGHTS {
-        true => Ok(()),
-        false => {
-            let why = format!("hands on {count} rights, more than {MAX_RIGHTS}");
-            wrong("spec.grant.write", why)
-        }
-    }
+/// Checks that the write grants of a policy hand on no more rights than it takes to tell which the agent needs.
+pub(crate) fn check_count(rules: &[WriteRule]) -> Checked<()> {
+    let count = |rule: &WriteRule| rule.hands_on.iter().map(HandedOn::count).sum::<usize>();
+    let all: usize = rules.iter().map(count).sum();
+    let most = rules.iter().enumerate().max_by_key(|(_, rule)| count(rule));
+    let Some((index, rule)) = most.filter(|_| all > MAX_RIGHTS) else {
+        return Ok(());
+    };
+    let field = format!("spec.grant.write[{index}]");
+    let part = parts(&field, &rule.api_version, &rule.kind)?;
+    let part = part.first().copied().unwrap_or_default();
+    let why = format!(
+        "hands on {} rights, the most of {all} that the policy hands on: more than {MAX_RIGHTS}",
+        count(rule)
+    );
+    wrong(format!("{field}.values[\"{part}\"]"), why)
 }
 
 /// Whether a kind gives rights.
@@ -454,13 +461,13 @@ mod tests {
             ),
             (
                 json!(rules(64)),
-                "spec.grant.write".to_owned(),
-                "hands on 16777217 rights, more than 4096",
+                at.clone(),
+                "hands on 16777216 rights, the most of 16777217 that the policy hands on: more than 4096",
             ),
             (
                 json!([wide(7), wide(7)]),
-                "spec.grant.write".to_owned(),
-                "hands on 4803 rights, more than 4096",
+                at.clone(),
+                "hands on 4802 rights, the most of 4803 that the policy hands on: more than 4096",
             ),
             (
                 json!(vec![wide(1); 65]),

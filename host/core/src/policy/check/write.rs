@@ -59,7 +59,7 @@ pub(super) fn writes(
         }
         rules.push(rule);
     }
-    rbac::check_count(rules.iter().flat_map(|rule| &rule.hands_on))?;
+    rbac::check_count(&rules)?;
     let primaries = rules.iter().filter(|rule| rule.target == Target::Primary);
     if primaries.count() > 1 {
         let why = "grants fields of the primary twice; use one grant";
