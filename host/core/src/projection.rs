@@ -70,11 +70,6 @@ impl Paths {
         node.is_some_and(|node| node.whole)
     }
 
-    /// Whether all paths of another set are among these.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
-        other.list().iter().all(|path| self.has(path))
-    }
-
     /// Adds the paths of another set.
     pub fn extend(&mut self, other: &Self) {
         other.list().iter().for_each(|path| self.add(path.clone()));

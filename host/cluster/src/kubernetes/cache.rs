@@ -689,7 +689,7 @@ mod tests {
         let exact = ((*exact.scope).clone(), exact.keep.clone());
         for number in 10..20 {
             let keep = Keep {
-                names: vec![format!("{number}").into()],
+                names: [format!("{number}").as_str()].into(),
                 ..Keep::default()
             };
             let small = (*scope(Some("made"), Some("type=Opaque"))).clone();

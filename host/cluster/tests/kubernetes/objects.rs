@@ -384,7 +384,7 @@ async fn reads_what_was_listed_until_the_next_list_and_sends_no_get() -> Result<
     for scope in [everywhere, here] {
         agent.watch(Watches::from([(scope, keep("data.text")?)]));
         assert!(agent.read(&scene.map_ref("a")).await?.is_some());
-        scene.synced().await?;
+        scene.agent.synced().await;
         let read = agent.read(&scene.map_ref("a")).await?;
         assert_eq!(
             read.and_then(|map| map.data("text").cloned()),

@@ -70,7 +70,7 @@ fn kind_of(scope: &Scope) -> (String, String) {
 }
 
 /// The scopes that hold another one, the widest first: each lacks some of its bounds.
-pub(super) fn wider(scope: &Scope) -> impl Iterator<Item = Scope> {
+fn wider(scope: &Scope) -> impl Iterator<Item = Scope> {
     let bounds = |bit: usize| (0..15).map(move |bits| bits & bit > 0);
     let bounds = bounds(8).zip(bounds(4)).zip(bounds(2).zip(bounds(1)));
     let wider = bounds.map(|((namespace, name), (fields, labels))| Scope {

@@ -1,7 +1,7 @@
 //! From the active policies to what a connection watches for them. Asks for no more than the grants name.
 
 use super::bound::{self, bound, places};
-use super::cover::{merge, narrow, spare, wider};
+use super::cover::{merge, narrow, spare};
 use super::{Keep, Scope, SecretReads, Watches};
 use crate::catalogue::{Catalogue, Revision};
 use crate::inputs::request::is_request;

@@ -17,9 +17,7 @@ const KUBECONFIG: &str = "external-managed-kubeconfig";
 /// The plan of a candidate; standard input holds a policy.
 fn plan(stage: &Stage, words: &[&str]) -> Result<Output> {
     let mut transom = stage.transom()?;
-    transom.stdin(File::open(
-        program::policy("built-in-taints"),
-    )?);
+    transom.stdin(File::open(program::policy("built-in-taints"))?);
     let transom = transom.arg("plan").arg("--dir").arg(&stage.fleet);
     Ok(transom.args(["--now", NOW]).args(words).output()?)
 }
