@@ -13,14 +13,47 @@ pub enum Observation {
     Gone(ObjectRef),
     /// A file or a kind cannot be read, and why; the last good state stays.
     Unreadable(Unreadable),
-    /// This place is readable again, or gone.
-    Readable(String),
+    /// This place is readable again, or gone; and what was not watched meanwhile.
+    Readable(String, Unwatched),
     /// The same of one object, whose watch went on meanwhile.
     ObjectReadable(String),
     /// The same of one file, whose folder was watched meanwhile. It may define new objects.
     FileReadable(String),
     /// A watch can be read: its first list is complete, or it answered again while it still counts as unreadable.
     Answered,
+}
+
+/// What is not watched while something cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unwatched {
+    /// One object or file; all else is watched.
+    Part,
+    /// The objects of a kind, or some of them.
+    Kind {
+        /// Name of the connection.
+        cluster: String,
+        /// Group and version.
+        api_version: String,
+        /// Kind.
+        kind: String,
+    },
+    /// Any object.
+    All,
+}
+
+impl Unwatched {
+    /// Whether an object may go unwatched.
+    pub fn concerns(&self, object: &ObjectRef) -> bool {
+        match self {
+            Self::Part => false,
+            Self::Kind {
+                cluster,
+                api_version,
+                kind,
+            } => object.is(cluster, api_version, kind),
+            Self::All => true,
+        }
+    }
 }
 
 /// Something that cannot be read.
@@ -32,8 +65,8 @@ pub struct Unreadable {
     pub reason: transom_api::KnownReason,
     /// Where in it and why, without its values.
     pub message: String,
-    /// Whether all else is watched meanwhile: it is one object or file.
-    pub is_part: bool,
+    /// What is not watched meanwhile.
+    pub unwatched: Unwatched,
     /// The objects concerned, where known.
     pub objects: Vec<Arc<ObjectRef>>,
 }

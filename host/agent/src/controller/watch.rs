@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use transom_cluster::{Cluster, Patience};
 use transom_core::inputs::seen::Observed;
 use transom_core::object::Object;
-use transom_core::observation::Observation;
+use transom_core::observation::{Observation, Unwatched};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::work::{Cause, Key};
@@ -75,13 +75,10 @@ impl Controller {
         let goes_on = has(|one| {
             matches!(
                 one,
-                Readable(_) | FileReadable(_) | ObjectReadable(_) | Answered
+                Readable(..) | FileReadable(_) | ObjectReadable(_) | Answered
             )
         });
-        if has(|one| matches!(one, Readable(_))) {
-            self.restart_sightings();
-        }
-        if has(|one| matches!(one, Readable(_) | FileReadable(_))) {
+        if has(|one| matches!(one, Readable(..) | FileReadable(_))) {
             // New primaries are expected before one of them is reconciled.
             self.locate_new();
         }
@@ -99,9 +96,7 @@ impl Controller {
             }
             Observation::Answered => {}
             Observation::Unreadable(unreadable) => {
-                if !unreadable.is_part {
-                    self.restart_sightings();
-                }
+                self.restart_sightings(&unreadable.unwatched);
                 for object in &unreadable.objects {
                     self.rehearsals.changed(object, None);
                     let undecided = Queued::Reconcile(Cause::Undecided);
@@ -110,9 +105,12 @@ impl Controller {
                 self.statuses.changed();
                 telemetry::unreadable(&unreadable.place, unreadable.reason, &unreadable.message);
             }
-            Observation::Readable(place)
-            | Observation::ObjectReadable(place)
-            | Observation::FileReadable(place) => {
+            Observation::Readable(place, unwatched) => {
+                self.restart_sightings(&unwatched);
+                self.statuses.changed();
+                telemetry::readable(&place);
+            }
+            Observation::ObjectReadable(place) | Observation::FileReadable(place) => {
                 self.statuses.changed();
                 telemetry::readable(&place);
             }
@@ -163,10 +161,12 @@ impl Controller {
         }
     }
 
-    /// A watch failed, or is back: nobody knows what changed in between, so nothing counts as unchanged since before.
-    fn restart_sightings(&self) {
+    /// A watch failed, or is back: nobody knows what changed in between, so none of its objects counts as unchanged since
+    /// before.
+    fn restart_sightings(&self, unwatched: &Unwatched) {
         let now_seconds = self.clock.now_seconds();
-        self.memory.lock().sightings.restart(now_seconds);
+        let sightings = &mut self.memory.lock().sightings;
+        sightings.restart(unwatched, now_seconds);
     }
 
     /// Enqueues every primary whose reconcile failed by what may be over now, of policies that name the cluster.
@@ -298,7 +298,7 @@ mod tests {
     use transom_core::observation::Unreadable;
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn only_a_gap_in_a_watch_restarts_the_times_of_all_heartbeats() {
+    async fn only_a_gap_in_their_watch_restarts_the_times_of_heartbeats() {
         let policy = "external-managed-kubeconfig";
         let (_folder, session, primary) = of_case(policy, Clock::new(Some(20_000))).await;
         let controller = &session.controller;
@@ -321,20 +321,31 @@ mod tests {
             controller.observe_all(vec![observation]);
             matches!(see(20_000), Freshness::Stale { .. })
         };
-        let unreadable = |is_part| {
+        let watch_of = |kind: &str| Unwatched::Kind {
+            cluster: object.reference.cluster.clone(),
+            api_version: object.reference.api_version.clone(),
+            kind: kind.to_owned(),
+        };
+        let unreadable = |unwatched| {
             Observation::Unreadable(Unreadable {
                 place: "a.yaml".to_owned(),
                 reason: transom_api::KnownReason::ManifestInvalid,
                 message: String::new(),
-                is_part,
+                unwatched,
                 objects: Vec::new(),
             })
         };
         assert!(stays_stale(Observation::FileReadable("a.yaml".to_owned())));
         assert!(stays_stale(Observation::ObjectReadable("a".to_owned())));
-        assert!(stays_stale(unreadable(true)));
-        assert!(!stays_stale(Observation::Readable("folder".to_owned())));
-        assert!(!stays_stale(unreadable(false)));
+        assert!(stays_stale(unreadable(Unwatched::Part)));
+        let readable = |unwatched| Observation::Readable("watch".to_owned(), unwatched);
+        for of_others in [unreadable(watch_of("Other")), readable(watch_of("Other"))] {
+            assert!(stays_stale(of_others));
+        }
+        let kind = object.reference.kind.as_str();
+        assert!(!stays_stale(readable(Unwatched::All)));
+        assert!(!stays_stale(readable(watch_of(kind))));
+        assert!(!stays_stale(unreadable(watch_of(kind))));
     }
 
     #[test]

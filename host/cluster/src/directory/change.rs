@@ -7,7 +7,7 @@ use super::tree::FileStamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_core::observation::Unreadable;
+use transom_core::observation::{Unreadable, Unwatched};
 use transom_core::reference::ObjectRef;
 
 /// A notification.
@@ -81,7 +81,7 @@ pub(super) fn duplicate(files: &Arc<str>, objects: &BTreeSet<Arc<ObjectRef>>) ->
             "{}{more}: defined more than once in {files}",
             shown.join(", ")
         ),
-        is_part: true,
+        unwatched: Unwatched::Part,
         objects: objects.iter().cloned().collect(),
     }
 }

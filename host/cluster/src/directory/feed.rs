@@ -6,7 +6,7 @@ use super::change::DirectoryNews;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
-use transom_core::observation::Observation;
+use transom_core::observation::{Observation, Unwatched};
 use transom_core::reference::ObjectRef;
 use transom_core::share::lock::MutexExt as _;
 
@@ -74,7 +74,7 @@ impl DirectoryObservations {
                     return Some(Observation::Unreadable(*unreadable));
                 }
                 DirectoryNews::Readable(place) => {
-                    return Some(Observation::Readable(place));
+                    return Some(Observation::Readable(place, Unwatched::All));
                 }
                 DirectoryNews::FileReadable(place) => {
                     return Some(Observation::FileReadable(place));

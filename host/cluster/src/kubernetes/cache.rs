@@ -12,7 +12,7 @@ use super::watched::Watched;
 use crate::ReadFailure;
 use transom_api::KnownReason;
 use transom_core::object::Object;
-use transom_core::observation::Unreadable;
+use transom_core::observation::{Unreadable, Unwatched};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::Scope;
@@ -231,9 +231,18 @@ impl Cache {
             place: self.place(scope),
             reason,
             message,
-            is_part: false,
+            unwatched: self.unwatched(scope),
             objects: Vec::new(),
         })
+    }
+
+    /// What is not watched while the watch of a scope fails.
+    pub(super) fn unwatched(&self, scope: &Scope) -> Unwatched {
+        Unwatched::Kind {
+            cluster: self.cluster.clone(),
+            api_version: scope.api_version.clone(),
+            kind: scope.kind.clone(),
+        }
     }
 
     /// The fault of an object that cannot be used now.
@@ -246,7 +255,7 @@ impl Cache {
             place: reference.to_string(),
             reason: fault.reason,
             message,
-            is_part: true,
+            unwatched: Unwatched::Part,
             objects: vec![reference.clone().into()],
         })
     }

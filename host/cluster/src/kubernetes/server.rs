@@ -16,7 +16,7 @@ use transom_core::contract::decide::Review;
 use transom_core::failure::{Class, Failure};
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
-use transom_core::observation::{Observation, Unreadable};
+use transom_core::observation::{Observation, Unreadable, Unwatched};
 use transom_core::plan::{Step, StepOutcome, WriteFailure};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
@@ -110,7 +110,7 @@ impl Server {
             place: format!("connection {}", trouble.place),
             reason: trouble.reason,
             message: trouble.message,
-            is_part: false,
+            unwatched: Unwatched::All,
             objects: Vec::new(),
         })
     }

@@ -224,7 +224,7 @@ impl SharedConnection {
                 let cache = self.cache();
                 Some(match cache.unreadable_watch(scope) {
                     Some(unreadable) => Observation::Unreadable(unreadable),
-                    None => Observation::Readable(cache.place(scope)),
+                    None => Observation::Readable(cache.place(scope), cache.unwatched(scope)),
                 })
             }
         }

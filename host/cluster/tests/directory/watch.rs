@@ -68,7 +68,7 @@ impl Watched {
             }
             Observation::FileReadable(place) => format!("readable {place}"),
             // Also after a gap in the watch.
-            Observation::Readable(place) | Observation::ObjectReadable(place) => {
+            Observation::Readable(place, _) | Observation::ObjectReadable(place) => {
                 format!("followed {place}")
             }
             Observation::Answered => "answered".to_owned(),

@@ -37,7 +37,11 @@ async fn finds_exactly_the_objects_deleted_during_a_disconnect() -> Result<()> {
     );
     scene.remove(&scene.map_ref("goes")).await?;
     wire.carry(Carries::All);
-    readable(&mut changes, Observation::Readable(place.clone())).await?;
+    readable(
+        &mut changes,
+        followed(&place, &scene.all("v1", "ConfigMap")),
+    )
+    .await?;
     let stays = agent.confirm(&scene.map_ref("stays")).await?;
     assert_eq!(
         stays.and_then(|map| map.data("text").cloned()),

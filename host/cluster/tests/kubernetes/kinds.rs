@@ -15,7 +15,9 @@ async fn watches_a_kind_once_installed_and_again_after_its_removal() -> Result<(
     let scene = Scene::new("installed").await?;
     let (agent, things) = (&scene.agent, scene.all(&scene.group(), "Thing"));
     let mut changes = agent.changes();
-    scene.watch([things, scene.all("v1", "ConfigMap")]).await?;
+    scene
+        .watch([things.clone(), scene.all("v1", "ConfigMap")])
+        .await?;
     let place = unreadable(&mut changes, KnownReason::KindMissing).await?;
     assert_eq!(
         place,
@@ -25,7 +27,7 @@ async fn watches_a_kind_once_installed_and_again_after_its_removal() -> Result<(
     assert_eq!(agent.read(&scene.thing_ref("a")).await?, None);
 
     scene.install_things("a").await?;
-    readable(&mut changes, Observation::Readable(place.clone())).await?;
+    readable(&mut changes, followed(&place, &things)).await?;
     transom_test_cluster::wait::until("the first Thing", DEADLINE, async || {
         Ok(agent.read(&scene.thing_ref("a")).await?)
     })
@@ -66,7 +68,11 @@ async fn reports_a_forbidden_kind_and_watches_it_once_allowed() -> Result<()> {
     );
     scene.objects.create(scene.map("a", "1")).await?;
     scene.objects.apply_manifest(ALLOWED).await?;
-    readable(&mut changes, Observation::Readable(place)).await?;
+    readable(
+        &mut changes,
+        followed(&place, &scene.all("v1", "ConfigMap")),
+    )
+    .await?;
     assert_eq!(agent.list("v1", "ConfigMap", None), [scene.map_ref("a")]);
     Ok(())
 }

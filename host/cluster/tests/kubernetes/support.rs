@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use transom_api::{KnownReason, labels};
 use transom_cluster::kubernetes::{Kubernetes, KubernetesOptions, ServerObservations};
 use transom_core::object::Object;
-use transom_core::observation::Observation;
+use transom_core::observation::{Observation, Unwatched};
 use transom_core::plan::{Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope, Watches};
@@ -439,4 +439,14 @@ pub(crate) async fn unreadable(
 /// Waits until something is reported as readable again.
 pub(crate) async fn readable(changes: &mut ServerObservations, again: Observation) -> Result<()> {
     told(changes, "readable", |told| (*told == again).then_some(())).await
+}
+
+/// That a watch can be followed again.
+pub(crate) fn followed(place: &str, scope: &Scope) -> Observation {
+    let unwatched = Unwatched::Kind {
+        cluster: "local".to_owned(),
+        api_version: scope.api_version.clone(),
+        kind: scope.kind.clone(),
+    };
+    Observation::Readable(place.to_owned(), unwatched)
 }

@@ -6,6 +6,7 @@ use super::seen::Observed;
 use crate::contract::decide::Age;
 use crate::digest::Digest;
 use crate::object::Object;
+use crate::observation::Unwatched;
 use crate::reference::ObjectRef;
 use crate::time::parse_rfc3339;
 use serde_json::Value;
@@ -82,10 +83,12 @@ impl Sightings {
         }
     }
 
-    /// Restarts the time of all fields, because the agent could not watch for a while, or cannot from now on. A field
-    /// may then become stale too late, never too early.
-    pub fn restart(&mut self, now_seconds: i64) {
-        for kept in self.objects.values_mut().flatten() {
+    /// Restarts the time of all fields of these objects, because the agent could not watch them for a while, or cannot
+    /// from now on. A field may then become stale too late, never too early.
+    pub fn restart(&mut self, unwatched: &Unwatched, now_seconds: i64) {
+        let concerned = |(object, _): &(&ObjectRef, _)| unwatched.concerns(object);
+        let concerned = self.objects.iter_mut().filter(concerned);
+        for kept in concerned.flat_map(|(_, kept)| kept) {
             (kept.sight.at_seconds, kept.sight.moved) = (now_seconds, false);
         }
     }
@@ -175,7 +178,18 @@ mod tests {
         let mut sightings = Sightings::default();
         let at = |sightings: &mut Sightings, now| sightings.freshness(Some(&object), &age, now);
         at(&mut sightings, 10_000);
-        sightings.restart(20_000);
+        let watch_of = |kind: &str| Unwatched::Kind {
+            cluster: object.reference.cluster.clone(),
+            api_version: object.reference.api_version.clone(),
+            kind: kind.to_owned(),
+        };
+        // What is watched meanwhile goes on.
+        for other in [watch_of("Other"), Unwatched::Part] {
+            sightings.restart(&other, 20_000);
+            let mut there = sightings.clone();
+            assert!(matches!(at(&mut there, 20_000), Freshness::Stale { .. }));
+        }
+        sightings.restart(&watch_of(&object.reference.kind), 20_000);
         assert!(matches!(
             at(&mut sightings, 20_100),
             Freshness::Unsure { until: 20_300 }

@@ -5,7 +5,7 @@ use crate::directory::change::{DirectoryNews, Print, duplicate};
 use crate::directory::manifest::FileFault;
 use crate::directory::tree::FilePlace;
 use std::sync::Arc;
-use transom_core::observation::Unreadable;
+use transom_core::observation::{Unreadable, Unwatched};
 
 impl DirectoryStore {
     /// Everything that cannot be read.
@@ -50,7 +50,10 @@ impl DirectoryStore {
             message: format!("{place}: {message}"),
             place: place.to_string(),
             reason,
-            is_part: !self.closed.contains(place),
+            unwatched: match self.closed.contains(place) {
+                true => Unwatched::All,
+                false => Unwatched::Part,
+            },
             objects,
         };
         if self.problems.get(place) == Some(&problem) {
@@ -90,9 +93,9 @@ impl DirectoryStore {
     /// Removes the fault of a place; returns the news.
     pub(in crate::directory) fn mended(&mut self, place: &FilePlace) -> Option<DirectoryNews> {
         let problem = self.problems.remove(place)?;
-        Some(match problem.is_part {
-            true => DirectoryNews::FileReadable(problem.place),
-            false => DirectoryNews::Readable(problem.place),
+        Some(match problem.unwatched {
+            Unwatched::Part => DirectoryNews::FileReadable(problem.place),
+            Unwatched::Kind { .. } | Unwatched::All => DirectoryNews::Readable(problem.place),
         })
     }
 
