@@ -15,8 +15,10 @@ use transom_guest::{Context, Failure, ObjectRef, Objects, Primary, Problem, Reas
 pub(crate) const DELETING: &str = "Deleting";
 /// The annotation with the priority of an object: 0 to 100, the lowest first.
 const PRIORITY: &str = "open-cluster-management.io/cleanup-priority";
-/// The most objects that are removed at once; the host allows 64. The rest follows when these are gone.
+/// The most objects that are removed at once, and the most with the marks of a policy beside them; the host allows 64.
+/// The rest follows when these are gone.
 const AT_ONCE: usize = 50;
+const STAMPED_AT_ONCE: usize = 14;
 /// The most objects that a message names.
 const NAMED: usize = 3;
 /// The most objects that a wait names.
@@ -37,6 +39,9 @@ struct Left {
     goes: bool,
     /// Whether it has a finalizer.
     held: bool,
+    /// Whether it bears the marks of a policy: then it may have to stay, and must hold up no other one. The work agent
+    /// of a cluster can put them on its works.
+    stamped: bool,
 }
 
 impl Left {
@@ -52,14 +57,17 @@ impl Left {
             priority: priority.filter(|one| *one <= 100).unwrap_or(0),
             goes: fields.metadata.deletion_timestamp.is_some(),
             held: !fields.metadata.finalizers.is_empty(),
+            stamped: fields.metadata.is_stamped(),
         })
     }
 }
 
-/// The first kind of which something is left, and what.
+/// The first kind of which something is left, and what. One of which only stamped objects are left comes last.
 pub(crate) struct Remaining<'a> {
     kind: &'a Kind,
     all: Vec<Left>,
+    /// What goes next.
+    next: Vec<ObjectRef>,
 }
 
 impl<'a> Remaining<'a> {
@@ -69,6 +77,7 @@ impl<'a> Remaining<'a> {
         primary: &Primary,
         inputs: &[Input],
     ) -> Result<Option<Self>, Problem> {
+        let mut kinds = Vec::new();
         for kind in &settings.kinds {
             let Value::Every(members) = found(inputs, &kind.resource) else {
                 continue;
@@ -76,19 +85,27 @@ impl<'a> Remaining<'a> {
             if !members.is_empty() {
                 let place = place(kind, primary);
                 let all = members.iter().map(|member| Left::of(&place, member));
-                let all = all.collect::<Result<_, _>>()?;
-                return Ok(Some(Self { kind, all }));
+                kinds.push((kind, all.collect::<Result<Vec<_>, _>>()?));
             }
         }
-        Ok(None)
+        let first = |stamped: bool| {
+            let has = |(_, all): &(_, Vec<Left>)| all.iter().any(|one| one.stamped == stamped);
+            kinds.iter().position(has)
+        };
+        let (free, stamped) = (first(false), first(true));
+        let of = |kind: Option<usize>| kind.map_or(&[][..], |kind| &kinds[kind].1);
+        let next = lowest(of(free), false).take(AT_ONCE);
+        let next = next.chain(lowest(of(stamped), true).take(STAMPED_AT_ONCE));
+        let next = next.map(|one| one.object.clone()).collect();
+        Ok(free.or(stamped).map(|told| {
+            let (kind, all) = kinds.swap_remove(told);
+            Self { kind, all, next }
+        }))
     }
 
-    /// Those of the lowest priority that are not being deleted yet.
+    /// What goes next.
     pub(crate) fn next(&self) -> Vec<ObjectRef> {
-        let lowest = self.all.iter().map(|one| one.priority).min();
-        let next = |one: &&Left| Some(one.priority) == lowest && !one.goes;
-        let next = self.all.iter().filter(next).take(AT_ONCE);
-        next.map(|one| one.object.clone()).collect()
+        self.next.clone()
     }
 
     /// As Open Cluster Management says it, misspelling included: tools compare the text.
@@ -118,6 +135,14 @@ impl<'a> Remaining<'a> {
             objects: objects.map(|one| one.object.clone()).collect(),
         }
     }
+}
+
+/// Those of the lowest priority that are not being deleted yet, among the stamped or the others.
+fn lowest(all: &[Left], stamped: bool) -> impl Iterator<Item = &Left> {
+    let of = move |one: &&Left| one.stamped == stamped;
+    let lowest = all.iter().filter(of).map(|one| one.priority).min();
+    let goes_next = move |one: &&Left| Some(one.priority) == lowest && !one.goes;
+    all.iter().filter(of).filter(goes_next)
 }
 
 impl Settings {

@@ -1,7 +1,7 @@
 //! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
-use transom_guest::kinds::NAMESPACE;
+use transom_guest::kinds::{NAMESPACE, STAMP_PATHS};
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
 const fn of_cluster(api_version: &'static str, kind: &'static str) -> ObjectPattern {
@@ -27,6 +27,9 @@ const fn read(object: ObjectPattern) -> Read {
             r#"metadata.annotations["open-cluster-management.io/cleanup-priority"]"#,
             "metadata.deletionTimestamp",
             "metadata.finalizers",
+            STAMP_PATHS[0],
+            STAMP_PATHS[1],
+            STAMP_PATHS[2],
         ],
         changes: &[],
     }

@@ -130,6 +130,16 @@ pub const SOURCE: &str = "transom.dev/source";
 /// Its path.
 pub const SOURCE_PATH: &str = r#"metadata.annotations["transom.dev/source"]"#;
 
+/// What labels an object that a policy made bears beside that annotation.
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "transom");
+const POLICY: &str = "transom.dev/policy";
+/// The paths of these marks, for [`Metadata::is_stamped`].
+pub const STAMP_PATHS: [&str; 3] = [
+    r#"metadata.labels["app.kubernetes.io/managed-by"]"#,
+    r#"metadata.labels["transom.dev/policy"]"#,
+    SOURCE_PATH,
+];
+
 /// The primary in that annotation.
 #[derive(Deserialize)]
 struct Source {
@@ -155,6 +165,15 @@ impl Metadata {
         let named = (Some(&source.namespace), &source.name) == (namespace.as_ref(), name);
         let same = named || !source.uid.is_empty() && source.uid == primary.uid;
         (source.kind == *kind).then_some(same)
+    }
+
+    /// Whether it bears all marks of an object that a policy made. Whoever may write the object may have forged them.
+    /// The agent removes such an object only where the grant selects its policy. A guest that asks declares
+    /// [`STAMP_PATHS`].
+    pub fn is_stamped(&self) -> bool {
+        let (label, us) = MANAGED_BY;
+        let is_managed = self.labels.get(label).is_some_and(|by| by == us);
+        is_managed && self.labels.contains_key(POLICY) && self.annotations.contains_key(SOURCE)
     }
 }
 
