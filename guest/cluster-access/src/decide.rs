@@ -73,13 +73,14 @@ fn decided(cluster: &ManagedCluster, primary: &Primary, known: &Known) -> Result
 /// Whether a namespace of this name is that of others: there the agents of a cluster could take over the Leases by
 /// which controllers elect their leaders.
 fn is_of_others(name: &str) -> bool {
-    let begins = ["kube-", "open-cluster-management-"];
+    let begins = ["kube-", "open-cluster-management-", "openshift-"];
     let is = [
         "default",
         "hive",
         "hypershift",
         "multicluster-engine",
         "open-cluster-management",
+        "openshift",
         "transom",
     ];
     is.contains(&name) || begins.iter().any(|begins| name.starts_with(begins))
