@@ -31,9 +31,9 @@ const BIND: (&str, &str) = (GROUP, "managedclustersets/bind");
 const WRITE: &[&str] = &["get", "create", "patch"];
 
 /// What the server says to an attempt: nothing if it takes it, else the code and the message.
-type Said = Option<(u16, String)>;
+pub(crate) type Said = Option<(u16, String)>;
 /// The code of a refusal, and what its message has in it.
-type Refusal = (u16, &'static str);
+pub(crate) type Refusal = (u16, &'static str);
 
 const MAY_NOT_ACCEPT: Refusal = (403, "managedclusters/accept");
 const MAY_NOT_JOIN: Refusal = (403, "managedclustersets/join");
@@ -43,10 +43,10 @@ const NO_NAMESPACE: Refusal = (422, "a namespace can have");
 const OTHER_NAME: Refusal = (422, "the name of the set");
 
 /// Verbs on one resource, and the one object that they are for; without a name, on all.
-type Right<'a> = ((&'a str, &'a str), &'a [&'a str], &'a str);
+pub(crate) type Right<'a> = ((&'a str, &'a str), &'a [&'a str], &'a str);
 
 /// The objects as a new user with these rights sees them, once all of them are in force.
-async fn person(stage: &Stage, name: &str, rights: &[Right<'_>]) -> Result<Objects> {
+pub(crate) async fn person(stage: &Stage, name: &str, rights: &[Right<'_>]) -> Result<Objects> {
     let user = stage.cluster.user(name, &[])?;
     let rules: Vec<Value> = rights
         .iter()
@@ -73,7 +73,7 @@ async fn person(stage: &Stage, name: &str, rights: &[Right<'_>]) -> Result<Objec
     Ok(Objects::new(client))
 }
 
-fn said<T>(answer: kube::Result<T>) -> Result<Said> {
+pub(crate) fn said<T>(answer: kube::Result<T>) -> Result<Said> {
     match answer {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) => Ok(Some((status.code, status.message.clone()))),
@@ -82,11 +82,13 @@ fn said<T>(answer: kube::Result<T>) -> Result<Said> {
 }
 
 /// Checks that an attempt is taken, or refused like this.
-fn is_right(row: &str, said: Said, refusal: Option<Refusal>) -> Result<()> {
+pub(crate) fn is_right(row: &str, said: Said, refusal: Option<Refusal>) -> Result<()> {
     let is_right = match (&said, refusal) {
         (None, None) => true,
         (Some((code, message)), Some((expected, why))) => {
-            *code == expected && message.contains("hub.transom.dev") && message.contains(why)
+            *code == expected
+                && message.contains(".transom.dev' with binding")
+                && message.contains(why)
         }
         _ => false,
     };

@@ -17,7 +17,7 @@ use transom_e2e::program;
 use transom_test_cluster::{Cluster, Mark, Options, User, wait};
 
 /// The agent of a hub that hosts the control planes itself.
-const SELF_MANAGED: [&str; 4] = [
+pub(crate) const SELF_MANAGED: [&str; 4] = [
     "--cluster-name",
     "local-cluster",
     "--self-managed-cluster",

@@ -39,6 +39,7 @@ mod fleet;
 mod generations;
 mod history;
 mod hostile;
+mod hosting_admission;
 mod hosting_faults;
 mod hub_admission;
 mod hub_faults;
