@@ -2,10 +2,10 @@
 //! ManagedCluster a HostedCluster has.
 
 use crate::hub_admission::{Refusal, Right, Said, is_right, person, said};
-use crate::importing::{IMPORTED, SELF_MANAGED, put};
+use crate::importing::{IMPORTED, SELF_MANAGED, on_hub, other_hub, policy, put, two_servers};
 use crate::objects::{CLUSTERS, primary};
-use crate::stage::{DEADLINE, HOSTED, Stage, on_stage, policies_at};
-use anyhow::{Context as _, Result};
+use crate::stage::{CRDS, DEADLINE, HOSTED, MANAGED, Stage, on_stage, policies_at};
+use anyhow::{Context as _, Result, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use transom_e2e::program;
@@ -178,6 +178,38 @@ fn the_agent_notes_an_import_on_a_hosting_cluster_that_checks_names() -> Result<
         is_right("undone", said, may_not(IMPORTED))?;
         agent.stop()?;
         stage.nothing_denied(mark).await?;
+        end(stage, &tenant).await
+    })
+}
+
+#[test]
+fn where_the_hub_is_another_server_the_agent_needs_the_right_to_the_names_as_well() -> Result<()> {
+    on_stage(async |stage| {
+        stage.ready(BEFORE, false).await?;
+        let tenant = person(stage, "hosting-tenant", &[TENANT]).await?;
+        begin(stage, &tenant).await?;
+        let (hub, account) = other_hub(stage, &[CRDS[1]]).await?;
+        let folder = stage.cluster.folder().join("policies-hosting-hub");
+        put(&folder, "auto-import", &policy("auto-import", on_hub)?)?;
+        let path = folder.to_str().context("the folder has another name")?;
+        let (agent, _) = two_servers(stage, &hub, &account, path).await?;
+        agent.wait_for(&primary(BEFORE), "Failed AdmissionRefused")?;
+        let there = (None, "host-1-import-before");
+        let made = hub.objects().get(MANAGED, there).await?;
+        ensure!(made.is_object(), "{made}");
+        // As the page says it. Here the right is about names only: the ManagedCluster lies on the hub.
+        let (group, resource) = MANAGED_CLUSTERS;
+        let rules = json!([{"apiGroups": [group], "resources": [resource], "verbs": ["patch"]}]);
+        let users = [stage.agent.name()];
+        let objects = stage.objects();
+        objects.allow(&users, None, "names", rules).await?;
+        let is_noted = |hosted: &Value| hosted["metadata"]["annotations"][IMPORTED] == there.1;
+        let place = (Some(CLUSTERS), BEFORE);
+        let noted = objects.wait_for(HOSTED, place, is_noted).await;
+        noted.with_context(|| agent.tail())?;
+        agent.stop()?;
+        let binding = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
+        stage.delete(binding, None, "names").await?;
         end(stage, &tenant).await
     })
 }

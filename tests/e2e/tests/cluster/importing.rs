@@ -242,7 +242,7 @@ fn a_hosted_cluster_is_imported_once_and_what_people_change_stays() -> Result<()
 }
 
 /// Puts the ManagedClusters of a policy on a hub under the name `hub`.
-fn on_hub(spec: &mut Value) {
+pub(crate) fn on_hub(spec: &mut Value) {
     spec["guests"]["decide"]["settings"]["hub"] = json!("hub");
     for list in ["read", "write"] {
         let rules = spec["grant"][list].as_array_mut().into_iter().flatten();
