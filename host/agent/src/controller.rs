@@ -20,6 +20,7 @@ mod pool;
 pub(crate) mod queue;
 pub(crate) mod snapshot;
 mod statuses;
+mod succession;
 mod touched;
 pub(crate) mod trial;
 mod watch;

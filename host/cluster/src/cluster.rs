@@ -46,8 +46,8 @@ pub enum Patience {
 
 /// A cluster: it is watched, read and written, and keeps what is published about policies and primaries.
 pub trait Cluster: Send + Sync {
-    /// Sets the kinds whose changes are observed, beside what the agent made. Returns at once. What could be read before
-    /// can be read until what replaces it was listed.
+    /// Sets the kinds whose changes are observed, beside what the agent made. Returns at once. What could be read
+    /// before can be read until what replaces it was listed.
     fn watch(&self, wanted: Watches);
 
     /// Waits until everything that is watched was listed, or is known to be unreadable. The error says why the cluster

@@ -287,8 +287,8 @@ fn bind_waiting(
             format!("the guest waits for too many objects; the limit is {MAX_NEEDS}"),
         ));
     }
-    // Their kinds may have other rules for names, as `app:latest`; a longer one is compared with no pattern. The name of
-    // the primary is that of an object which is there.
+    // Their kinds may have other rules for names, as `app:latest`; a longer one is compared with no pattern. The name
+    // of the primary is that of an object which is there.
     let mut others = objects
         .iter()
         .filter(|object| **object != data.object.reference);

@@ -15,7 +15,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use transom_api::KnownReason;
 use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
@@ -29,10 +29,6 @@ use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
 use transom_core::share::lock::MutexExt as _;
 
-/// How often a new leader looks whether its workqueues have the revisions of the one before.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long a new leader waits for the history of its policies.
-const SUCCEED: Duration = Duration::from_secs(15);
 /// How long a trial may take, so that one that is slow does not hold up those of other policies.
 const TRIAL: Duration = Duration::from_secs(600);
 
@@ -226,49 +222,6 @@ impl Controller {
             beside.extend(self.trying.locked().values().cloned());
             (catalogue, beside)
         });
-    }
-
-    /// Lets this replica work, each time that it becomes the leader, only once its active revisions are those of the
-    /// leader before. Without an election it ends at once.
-    pub(crate) async fn succeed(
-        self: Arc<Self>,
-        active: Active,
-        ask: mpsc::UnboundedSender<Option<oneshot::Sender<()>>>,
-    ) {
-        let mut leading = self.leading.clone();
-        while leading.is_elected() {
-            self.current.send_replace(false);
-            self.statuses.lock().began = None;
-            // Fails only when nobody follows policies any more.
-            let _ = ask.send(None);
-            leading.gained().await;
-            self.forget_failing();
-            let (done, caught_up) = oneshot::channel();
-            if ask.send(Some(done)).is_err() {
-                return;
-            }
-            // Without the history another replica could not know better.
-            let ready = async {
-                drop(caught_up.await);
-                // The changes are put to work in another task.
-                while !self.works_on(&active) {
-                    tokio::time::sleep(LOOK).await;
-                }
-            };
-            // What is not loaded by then is suspended until it is (`Swap::narrow_slow`).
-            drop(tokio::time::timeout(SUCCEED, ready).await);
-            self.current.send_replace(true);
-            leading.lost().await;
-        }
-    }
-
-    /// Whether every workqueue has the active revision of its policy.
-    fn works_on(&self, active: &Active) -> bool {
-        let mut queues = self.queues().into_iter();
-        queues.all(|queue| {
-            let loaded = active.loaded_of(&queue.policy);
-            loaded.is_none_or(|loaded| queue.works_on(&loaded))
-        })
     }
 
     /// Tries a candidate, once its connections are ready and while this replica leads. Ends early when nobody waits for

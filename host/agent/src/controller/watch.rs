@@ -161,8 +161,8 @@ impl Controller {
         }
     }
 
-    /// A watch failed, or is back: nobody knows what changed in between, so none of its objects counts as unchanged since
-    /// before.
+    /// A watch failed, or is back: nobody knows what changed in between, so none of its objects counts as unchanged
+    /// since before.
     fn restart_sightings(&self, unwatched: &Unwatched) {
         let now_seconds = self.clock.now_seconds();
         let sightings = &mut self.memory.lock().sightings;

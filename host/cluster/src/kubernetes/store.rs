@@ -1,71 +1,11 @@
 //! The store of one watch: objects merged from the watch and from the answers to single requests.
 //! The watch takes precedence: an answer counts only for versions that the watch has not reached, and only until then.
 
+mod item;
+
+pub(super) use item::{Item, KeptContent, ObjectFault, StoreKey, key, parts};
+
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
-use transom_api::KnownReason;
-
-/// `namespace/name`, or `/name` for a cluster-scoped object. Sorts by namespace, and takes a third of the memory of an
-/// `ObjectRef`.
-pub(super) type StoreKey = Box<str>;
-
-/// The key of an object.
-pub(super) fn key(namespace: Option<&str>, name: &str) -> StoreKey {
-    format!("{}/{name}", namespace.unwrap_or_default()).into()
-}
-
-/// Namespace and name of a key.
-pub(super) fn parts(key: &str) -> (Option<&str>, &str) {
-    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
-    (
-        Some(namespace).filter(|namespace| !namespace.is_empty()),
-        name,
-    )
-}
-
-/// Why one object cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ObjectFault {
-    /// In one word.
-    pub(super) reason: KnownReason,
-    /// What is wrong. Contains no value of the object.
-    pub(super) message: String,
-}
-
-/// What is kept of an object.
-#[derive(Clone, PartialEq)]
-pub(super) enum KeptContent {
-    /// Compact JSON without the version: equal bytes mean that no reader can see a change.
-    Body(Arc<[u8]>),
-    /// The object exists, but cannot be used.
-    Fault(Arc<ObjectFault>),
-    /// The object exists, and nothing of it is kept.
-    Name,
-}
-
-impl fmt::Debug for KeptContent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Body(bytes) => write!(f, "Body({} bytes)", bytes.len()),
-            Self::Fault(fault) => write!(f, "Fault({})", fault.reason.as_str()),
-            Self::Name => f.write_str("Name"),
-        }
-    }
-}
-
-/// One object as it was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Item {
-    /// Which object.
-    pub(super) key: StoreKey,
-    /// Its version.
-    pub(super) version: Box<str>,
-    /// What is kept of it.
-    pub(super) content: KeptContent,
-    /// Whether it carries the agent's label.
-    pub(super) ours: bool,
-}
 
 /// A logical time, by the order in which a connection sends requests and merges answers; it increases.
 pub(super) type Moment = u64;
@@ -278,7 +218,8 @@ impl Store {
         self.position.is_empty() || newer(version, &self.position)
     }
 
-    /// Expects an object that another watch reported, if this one has not come to it, and no answer said that it is gone.
+    /// Expects an object that another watch reported, if this one has not come to it, and no answer said that it is
+    /// gone.
     pub(super) fn expect(&mut self, key: &StoreKey, kept: &StoredObject) {
         let is_gone = self.tombstones.contains_key(key);
         let is_latest = self

@@ -41,8 +41,8 @@ pub(super) struct Watched {
     /// Whether it is not wanted any more, and only answers reads until the watches of its kind that are wanted were
     /// listed.
     pub(super) retiring: bool,
-    /// Whether all wanted watches of its kind were listed, or found unreadable, while it was wanted: then revisions that
-    /// need it may work.
+    /// Whether all wanted watches of its kind were listed, or found unreadable, while it was wanted: then revisions
+    /// that need it may work.
     pub(super) is_read: bool,
     /// What follows it; ends with it.
     pub(super) task: Option<Task>,

@@ -109,7 +109,8 @@ impl Connections {
         })
     }
 
-    /// Every object of a scope whose labels are selected, or cannot be read; sorted. Waits for a list that is under way.
+    /// Every object of a scope whose labels are selected, or cannot be read; sorted. Waits for a list that is under
+    /// way.
     ///
     /// # Errors
     /// Why objects may be missing.

@@ -33,8 +33,8 @@ impl Cache {
     }
 
     /// Ends the retiring watches of each kind whose wanted watches were listed or are found unreadable, and those that
-    /// nobody reads: before that happens, no revision works that needs them. So however often others are wanted, at most
-    /// one generation of them stays. An object that a wanted watch takes over and did not find is gone.
+    /// nobody reads: before that happens, no revision works that needs them. So however often others are wanted, at
+    /// most one generation of them stays. An object that a wanted watch takes over and did not find is gone.
     pub(in crate::kubernetes) fn retire(&mut self) -> Vec<ServerNews> {
         let mut awaited: Vec<Arc<Scope>> = Vec::new();
         for new in self.wanted() {
@@ -63,8 +63,8 @@ impl Cache {
         news
     }
 
-    /// Hands an object of an ended watch to those that take it over: the list of one may still come, or was older. So they
-    /// report when the object is gone. Returns the news if the merged state changes.
+    /// Hands an object of an ended watch to those that take it over: the list of one may still come, or was older. So
+    /// they report when the object is gone. Returns the news if the merged state changes.
     fn hand_over(
         &mut self,
         ended: &Watched,
