@@ -37,8 +37,8 @@ pub enum Unwatched {
         /// Kind.
         kind: String,
     },
-    /// Any object.
-    All,
+    /// Any object of a connection.
+    Connection(String),
 }
 
 impl Unwatched {
@@ -51,7 +51,7 @@ impl Unwatched {
                 api_version,
                 kind,
             } => object.is(cluster, api_version, kind),
-            Self::All => true,
+            Self::Connection(cluster) => object.cluster == *cluster,
         }
     }
 }

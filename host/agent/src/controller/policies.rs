@@ -19,11 +19,10 @@ use tokio::sync::mpsc;
 use transom_api::KnownReason;
 use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
+use transom_cluster::Cluster;
 use transom_core::catalogue::PolicyChange::{
     self, Bounded, Loaded, Mended, Refused, Removed, Swapped, TagMoved, TagReturned, Waiting,
 };
-use transom_core::catalogue::Revision;
-use transom_core::policy::bound::bounded;
 use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
@@ -67,23 +66,21 @@ impl Controller {
     }
 
     /// Puts changes to work as they come, until their sender is gone. A revision that was loaded or swapped waits, in a
-    /// task of its own, until what it needs is watched. So does one whose bound widens again what another manifest
-    /// narrowed; what narrows counts at once, and so do all other changes.
+    /// task of its own, until what it needs is watched; all other changes count at once.
     pub(crate) async fn follow_policies(
         self: Arc<Self>,
         active: Active,
         mut changes: mpsc::UnboundedReceiver<PolicyChanges>,
     ) {
-        let waits = |(policy, change): &(Arc<str>, PolicyChange)| match change {
-            Loaded | Swapped => true,
-            Bounded => !self.narrow(&active, policy),
-            _ => false,
-        };
+        let waits = |(_, change): &(_, PolicyChange)| matches!(change, Loaded | Swapped);
         while let Some(changes) = changes.recv().await {
             let (later, now): (PolicyChanges, PolicyChanges) =
                 changes.into_iter().partition(&waits);
+            // A bound may also widen again what a manifest narrowed before: what was kept until now may lack fields.
             if now.iter().any(|(_, change)| *change == Bounded) {
                 self.watch(&active);
+                let clusters = self.connections.all();
+                clusters.for_each(Cluster::read_only_wanted);
             }
             self.activate(&active, &now);
             if !later.is_empty() {
@@ -92,30 +89,6 @@ impl Controller {
                 ));
             }
         }
-    }
-
-    /// Puts to work at once what a bound narrows; whether that is all it does. What it widens again, after another
-    /// manifest narrowed it, is to be watched first.
-    fn narrow(self: &Arc<Self>, active: &Active, policy: &str) -> bool {
-        let _one = self.activating.locked();
-        let Some((queue, next)) = self.queue(policy).zip(active.loaded_of(policy)) else {
-            return true;
-        };
-        let working = queue.loaded();
-        let narrowed = Revision {
-            policy: bounded(&working.revision.policy, &next.revision.policy),
-            ..(*working.revision).clone()
-        };
-        let narrows_only = narrowed == *next.revision;
-        if !narrows_only && narrowed != *working.revision {
-            let loaded = LoadedPolicy {
-                revision: Arc::new(narrowed),
-                expecting: None,
-                ..(*working).clone()
-            };
-            self.resume(policy, Arc::new(loaded), None);
-        }
-        narrows_only
     }
 
     /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it

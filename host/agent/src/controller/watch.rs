@@ -343,7 +343,9 @@ mod tests {
             assert!(stays_stale(of_others));
         }
         let kind = object.reference.kind.as_str();
-        assert!(!stays_stale(readable(Unwatched::All)));
+        let connection = |name: &str| Unwatched::Connection(name.to_owned());
+        assert!(stays_stale(readable(connection("other"))));
+        assert!(!stays_stale(readable(connection("local"))));
         assert!(!stays_stale(readable(watch_of(kind))));
         assert!(!stays_stale(unreadable(watch_of(kind))));
     }

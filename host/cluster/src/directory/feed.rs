@@ -74,7 +74,8 @@ impl DirectoryObservations {
                     return Some(Observation::Unreadable(*unreadable));
                 }
                 DirectoryNews::Readable(place) => {
-                    return Some(Observation::Readable(place, Unwatched::All));
+                    let folder = Unwatched::Connection(self.shared.name.clone());
+                    return Some(Observation::Readable(place, folder));
                 }
                 DirectoryNews::FileReadable(place) => {
                     return Some(Observation::FileReadable(place));

@@ -66,7 +66,7 @@ impl SharedDirectory {
         own: Option<OwnFolder>,
     ) -> Self {
         let key = RandomState::new();
-        let store = RwLock::new(DirectoryStore::new(key.clone()));
+        let store = RwLock::new(DirectoryStore::new(&name, key.clone()));
         let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
         Self {
             name,

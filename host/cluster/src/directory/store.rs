@@ -28,6 +28,8 @@ struct File {
 /// The whole state. A copy shares all text.
 #[derive(Clone)]
 pub(super) struct DirectoryStore {
+    /// Name of the connection.
+    cluster: Arc<str>,
     key: RandomState,
     /// Folders that cannot be listed.
     closed: BTreeSet<FilePlace>,
@@ -47,9 +49,10 @@ type Touched = Vec<Arc<ObjectRef>>;
 type Taken = Option<BTreeMap<Arc<ObjectRef>, Vec<UserObject>>>;
 
 impl DirectoryStore {
-    /// An empty store; `key` is that of the versions.
-    pub(super) fn new(key: RandomState) -> Self {
+    /// An empty store of a connection; `key` is that of the versions.
+    pub(super) fn new(cluster: &str, key: RandomState) -> Self {
         Self {
+            cluster: cluster.into(),
             key,
             closed: BTreeSet::new(),
             files: BTreeMap::new(),
@@ -435,7 +438,7 @@ mod tests {
 
     #[test]
     fn objects_from_the_same_files_share_the_file_names() {
-        let mut store = DirectoryStore::new(RandomState::new());
+        let mut store = DirectoryStore::new("local", RandomState::new());
         let acts = [
             Act::Objects(0, vec![(0, 0), (1, 0)]),
             Act::Objects(1, vec![(0, 0), (1, 0)]),
@@ -451,7 +454,7 @@ mod tests {
 
     /// A store with all acts as one change.
     fn at_once(key: &RandomState, acts: &[Act]) -> DirectoryStore {
-        let mut fresh = DirectoryStore::new(key.clone());
+        let mut fresh = DirectoryStore::new("local", key.clone());
         let mut last: BTreeMap<FilePlace, &Act> = BTreeMap::new();
         for act in acts.iter().filter(|act| !matches!(act, Act::Break(_))) {
             last.insert(edit(act).0, act);
@@ -465,7 +468,7 @@ mod tests {
         /// the files.
         #[test]
         fn what_leaves_stays_until_it_is_let_go(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
-            let mut store = DirectoryStore::new(RandomState::new());
+            let mut store = DirectoryStore::new("local", RandomState::new());
             let now = Instant::now();
             for acts in acts.chunks(batch) {
                 let made = |name| store.slot(&reference(name)).is_some_and(|slot| slot.made.is_some());
@@ -489,7 +492,7 @@ mod tests {
         /// superfluous.
         #[test]
         fn the_state_depends_on_the_files_only(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
-            let mut store = DirectoryStore::new(RandomState::new());
+            let mut store = DirectoryStore::new("local", RandomState::new());
             let mut told = seen(&store);
             let mut unreadable = BTreeMap::new();
             for acts in acts.chunks(batch) {

@@ -110,7 +110,7 @@ impl Server {
             place: format!("connection {}", trouble.place),
             reason: trouble.reason,
             message: trouble.message,
-            unwatched: Unwatched::All,
+            unwatched: Unwatched::Connection(self.kubernetes.name().to_owned()),
             objects: Vec::new(),
         })
     }
@@ -119,6 +119,10 @@ impl Server {
 impl Cluster for Server {
     fn watch(&self, wanted: Watches) {
         self.kubernetes.watch(wanted);
+    }
+
+    fn read_only_wanted(&self) {
+        self.kubernetes.shared.read_only_wanted();
     }
 
     fn synced(&self, patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {

@@ -51,7 +51,7 @@ impl DirectoryStore {
             place: place.to_string(),
             reason,
             unwatched: match self.closed.contains(place) {
-                true => Unwatched::All,
+                true => Unwatched::Connection(self.cluster.to_string()),
                 false => Unwatched::Part,
             },
             objects,
@@ -95,7 +95,9 @@ impl DirectoryStore {
         let problem = self.problems.remove(place)?;
         Some(match problem.unwatched {
             Unwatched::Part => DirectoryNews::FileReadable(problem.place),
-            Unwatched::Kind { .. } | Unwatched::All => DirectoryNews::Readable(problem.place),
+            Unwatched::Kind { .. } | Unwatched::Connection(_) => {
+                DirectoryNews::Readable(problem.place)
+            }
         })
     }
 
