@@ -187,6 +187,13 @@ mod tests {
             ("spec.hubAcceptsClient", json!("yes"), ""),
             ("spec.leaseDurationSeconds", json!(-1), ""),
             ("spec.taints[0].effect", json!("NoExecute"), ""),
+            // Their `type` is any text of a user.
+            ("spec.taints[0]", json!({"type": "text"}), ".key"),
+            (
+                "status.conditions[1]",
+                json!({"type": "any text", "status": true}),
+                ".status",
+            ),
             ("metadata.labels", json!([]), ""),
             ("metadata.labels.a", json!(1), ""),
         ] {

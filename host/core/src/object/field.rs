@@ -51,14 +51,21 @@ impl<'a> FieldPlace<'a> {
         self.value
     }
 
-    /// The elements of a list; none when it is absent. One with a `type` is named by it, as in declared paths: where
-    /// only some elements are declared, its index is another one in the object.
+    /// The elements of a list; none when it is absent. A condition is named by its type, as in declared paths: where
+    /// only some are declared, its index is another one in the object. No other text of an object is shown.
     pub(crate) fn list(&self) -> Result<Vec<Self>, InvalidField> {
         match self.value {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => {
+                let are_conditions = self.path.ends_with("conditions");
+                let named = |item: &'a Value| {
+                    let kind = item.get("type").filter(|_| are_conditions)?.as_str()?;
+                    let is_type =
+                        |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
+                    (kind.len() <= 63 && kind.bytes().all(is_type)).then_some(kind)
+                };
                 let item = |(index, item): (usize, &'a Value)| Self {
-                    path: match item.get("type").and_then(Value::as_str) {
+                    path: match named(item) {
                         Some(kind) => format!("{}[{kind}]", self.path),
                         None => format!("{}[{index}]", self.path),
                     },
