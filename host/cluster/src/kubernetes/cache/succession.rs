@@ -53,10 +53,13 @@ impl Cache {
         let mut news = Vec::new();
         for mut one in ended {
             news.append(&mut one.untold);
+            if one.keep.names_only {
+                continue;
+            }
             let is_heir = |heir: &&Watched| heir.is_of_kind(&one.scope) && !heir.keep.names_only;
             let heirs = self.wanted().filter(is_heir).map(|heir| heir.number);
-            let heirs: Vec<u64> = heirs.filter(|_| !one.keep.names_only).collect();
-            for (key, kept) in one.store.all().filter(|_| !one.keep.names_only) {
+            let heirs: Vec<u64> = heirs.collect();
+            for (key, kept) in one.store.all() {
                 news.extend(self.hand_over(&one, &heirs, key, kept));
             }
         }
