@@ -52,13 +52,12 @@ impl OwnRecords {
         if !self.has(object) {
             return Ok(());
         }
-        let message = format!("{object} is a record of the agent itself: no policy writes it");
-        Err(Failure::known(KnownReason::WriteNotGranted, message))
+        Err(Failure::known(KnownReason::WriteNotGranted, why(object)))
     }
 
     /// The field of a policy that grants to write such a record, where a rule names it without a template or `*`; with
-    /// the record.
-    pub fn named_by(&self, policy: &Policy) -> Option<(String, ObjectRef)> {
+    /// what is wrong.
+    pub fn named_by(&self, policy: &Policy) -> Option<(String, String)> {
         policy.beside().find_map(|(index, rule)| {
             let (namespace, name) = rule.place()?;
             let object = ObjectRef {
@@ -69,9 +68,13 @@ impl OwnRecords {
                 name: name.to_string(),
             };
             let field = format!("spec.grant.write[{index}].name");
-            self.has(&object).then_some((field, object))
+            self.has(&object).then(|| (field, why(&object)))
         })
     }
+}
+
+fn why(record: &ObjectRef) -> String {
+    format!("{record} is a record of the agent itself: no policy writes it")
 }
 
 #[cfg(test)]

@@ -48,9 +48,7 @@ impl KnownPlaces {
             )));
         }
         match self.records.named_by(&policy) {
-            Some((field, record)) => Err(invalid(format!(
-                "{field}: {record} is a record of the agent itself: no policy writes it"
-            ))),
+            Some((field, why)) => Err(invalid(format!("{field}: {why}"))),
             None => Ok(policy),
         }
     }

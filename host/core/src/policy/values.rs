@@ -235,11 +235,11 @@ fn collect<'v>(
     };
     for (key, value) in map {
         let path = Path::within(above, key);
-        let path = path.ok_or_else(|| {
+        let (path, bytes) = path.ok_or_else(|| {
             let below = below();
             format!("a field{below} that is nested too deep, or whose path is too long")
         })?;
-        let left = fields.0.checked_sub(path.to_string().len());
+        let left = fields.0.checked_sub(bytes);
         fields.0 = left.ok_or_else(|| {
             let below = below();
             format!("too many fields{below}: the paths of all have more than {MAX_PATHS} bytes")

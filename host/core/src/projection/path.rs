@@ -131,15 +131,17 @@ impl Path {
         Self(segments)
     }
 
-    /// The path of a key below another one, or at the top; `None` beyond the bounds of [`Path::parse`].
-    pub fn within(above: Option<&Self>, key: &str) -> Option<Self> {
+    /// The path of a key below another one, or at the top, with the bytes of its text; `None` beyond the bounds of
+    /// [`Path::parse`].
+    pub fn within(above: Option<&Self>, key: &str) -> Option<(Self, usize)> {
         let above = above.map(Self::segments).unwrap_or_default();
         // The key comes first: one of a guest may be as long as its answer.
         if key.len() > MAX_BYTES || above.len() >= MAX_SEGMENTS {
             return None;
         }
         let path = Self([above, &[Segment::Field(key.into())]].concat());
-        (path.to_string().len() <= MAX_BYTES).then_some(path)
+        let bytes = path.to_string().len();
+        (bytes <= MAX_BYTES).then_some((path, bytes))
     }
 
     /// The path of a key below it.

@@ -132,7 +132,7 @@ impl Cache {
     }
 
     /// The newest state of an object in any watch of its kind that keeps what the object says.
-    pub(super) fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
+    fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
         let of_kind = |other: &&Watched| other.is_of_kind(scope) && !other.keep.names_only;
         let kept = self
             .watches
@@ -143,7 +143,7 @@ impl Cache {
     }
 
     /// The news of an object whose merged state changes from `before` to `after`.
-    pub(super) fn news(
+    fn news(
         &self,
         scope: &Scope,
         key: &str,
@@ -194,16 +194,17 @@ impl Cache {
             .iter()
             .filter(|(key, _)| !keep.names_only && keep.admits(&self.reference(&scope, key)))
         {
-            let after = self.merged(&scope, key);
-            let before = after.map_or(kept, |after| later(kept, after));
-            news.extend(self.news(
-                &scope,
-                key,
-                Some(&before.content),
-                after.map(|after| &after.content),
-            ));
+            news.extend(self.ended(&scope, key, kept));
         }
         news
+    }
+
+    /// The news of an object that a watch does not keep any longer, in this last state.
+    pub(super) fn ended(&self, scope: &Scope, key: &str, kept: &StoredObject) -> Vec<ServerNews> {
+        let after = self.merged(scope, key);
+        let before = after.map_or(kept, |after| later(kept, after));
+        let after = after.map(|after| &after.content);
+        self.news(scope, key, Some(&before.content), after)
     }
 
     /// The answer to a write or a read contains an object. Updates each watch whose scope certainly holds the object,

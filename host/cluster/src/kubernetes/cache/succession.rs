@@ -1,7 +1,7 @@
 //! The succession of watches: what was listed stays readable until what replaces it was listed, and a deletion in
 //! between is reported.
 
-use super::{Cache, later};
+use super::Cache;
 use crate::kubernetes::decode;
 use crate::kubernetes::shared::{ServerNews, Topic};
 use crate::kubernetes::store::{Item, KeptContent, StoreKey, StoredObject};
@@ -83,10 +83,6 @@ impl Cache {
         key: &StoreKey,
         kept: &StoredObject,
     ) -> Vec<ServerNews> {
-        let before = match self.merged(&ended.scope, key) {
-            Some(there) => later(kept, there).content.clone(),
-            None => kept.content.clone(),
-        };
         let reference = self.reference(&ended.scope, key);
         let mut is_taken = false;
         for number in heirs {
@@ -105,14 +101,12 @@ impl Cache {
                 _ => {}
             }
         }
-        let after = self.merged(&ended.scope, key);
-        let after = after.map(|kept| kept.content.clone());
-        let mut news = self.news(&ended.scope, key, Some(&before), after.as_ref());
-        if after.is_none() && !is_taken {
+        let mut news = self.ended(&ended.scope, key, kept);
+        if !is_taken {
             // Nobody asks for it any more: it is not gone, but no fault of it is reported any longer.
             news.retain_mut(|news| {
-                news.gone = false;
-                matches!(news.topic, Topic::Fault(_))
+                let gone = std::mem::take(&mut news.gone);
+                !gone || matches!(news.topic, Topic::Fault(_))
             });
         }
         news
