@@ -1,6 +1,7 @@
 //! Which fields of an object a guest declared: extracts their values, and tells which of them differ. Undeclared
 //! values do not cross, nor do the values of paths that were declared for changes only.
 
+mod audience;
 pub mod path;
 pub mod read;
 
@@ -8,6 +9,7 @@ use crate::contract::description::Read;
 use crate::contract::{Change, Primary};
 use crate::digest::Digest;
 use crate::object::Object;
+use audience::Audience;
 use path::{Path, PathError, Segment};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,13 +84,13 @@ impl Paths {
 
     /// The declared fields of a value, nested as in the value; lists keep their order.
     pub fn project(&self, value: &Value) -> Value {
-        select(&self.0.root, value, Misshapen::Dropped).unwrap_or_else(|| Value::Object(Map::new()))
+        select(&self.0.root, value, Audience::Guest).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// As [`Paths::project`], but a value of another shape than a path needs becomes an empty map, list or string.
     /// Every decision by these paths is then the same as for the whole value.
     pub fn retain(&self, value: &Value) -> Value {
-        select(&self.0.root, value, Misshapen::Emptied).unwrap_or_else(|| Value::Object(Map::new()))
+        select(&self.0.root, value, Audience::Host).unwrap_or_else(|| Value::Object(Map::new()))
     }
 
     /// The union of several sets of paths.
@@ -104,17 +106,10 @@ impl Paths {
     }
 }
 
-/// How to treat a value of another shape than a path needs.
-#[derive(Clone, Copy, PartialEq)]
-enum Misshapen {
-    Dropped,
-    Emptied,
-}
-
 /// The selected part of a value; `None` when nothing of it is selected.
-fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
+fn select(node: &Node, value: &Value, audience: Audience) -> Option<Value> {
     if node.whole {
-        return Some(value.clone());
+        return audience.whole(value);
     }
     match value {
         Value::Object(map) => {
@@ -122,35 +117,34 @@ fn select(node: &Node, value: &Value, misshapen: Misshapen) -> Option<Value> {
                 .fields
                 .iter()
                 .filter_map(|(key, below)| {
-                    Some((key.to_string(), select(below, map.get(&**key)?, misshapen)?))
+                    Some((key.to_string(), select(below, map.get(&**key)?, audience)?))
                 })
                 .collect();
-            let odd = misshapen == Misshapen::Emptied && !node.elements.is_empty();
+            let odd = audience == Audience::Host && !node.elements.is_empty();
             (!kept.is_empty() || odd).then_some(Value::Object(kept))
         }
         Value::Array(items) => {
             let kept: Vec<_> = items
                 .iter()
-                .filter_map(|item| select_element(node, item, misshapen))
+                .filter_map(|item| select_element(node, item, audience))
                 .collect();
-            let odd = misshapen == Misshapen::Emptied && !node.fields.is_empty();
+            let odd = audience == Audience::Host && !node.fields.is_empty();
             (!kept.is_empty() || odd).then_some(Value::Array(kept))
         }
         Value::Null => None,
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            (misshapen == Misshapen::Emptied).then(|| Value::String(String::new()))
+            (audience == Audience::Host).then(|| Value::String(String::new()))
         }
     }
 }
 
 /// The selected part of an element of a list; its `type` always stays, because it names the element.
-fn select_element(node: &Node, item: &Value, misshapen: Misshapen) -> Option<Value> {
+fn select_element(node: &Node, item: &Value, audience: Audience) -> Option<Value> {
     let Some(kind) = type_of(item) else {
         // Without a `type` it may be any element, so the fact that it is there must stay.
-        return (misshapen == Misshapen::Emptied && !node.elements.is_empty())
-            .then_some(Value::Null);
+        return (audience == Audience::Host && !node.elements.is_empty()).then_some(Value::Null);
     };
-    let mut kept = select(node.elements.get(kind)?, item, misshapen)
+    let mut kept = select(node.elements.get(kind)?, item, audience)
         .unwrap_or_else(|| Value::Object(Map::new()));
     if let Some(map) = kept.as_object_mut() {
         map.insert("type".to_owned(), Value::from(kind));

@@ -183,7 +183,7 @@ fn cut(guest: &Guest, input: &Input, needs: &BTreeMap<String, Need>) -> Result<I
         InputValue::Object(value) => *value = declared.fields.project(value),
         InputValue::Every(members) => {
             let fields = members.iter_mut().map(|member| &mut member.fields);
-            fields.for_each(|fields| *fields = declared.fields.project(fields));
+            fields.for_each(|fields| *fields = declared.fields.project_member(fields));
         }
         _ => {}
     }

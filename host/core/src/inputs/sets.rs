@@ -375,9 +375,33 @@ mod tests {
             );
         }
         assert!(question(false).members(&many[1..], MOST).is_ok());
+        let large = map("large", json!({"l": ""}), json!({"x": vec!["x"; 300]}));
+        let failure = question(false).members([&many[0], &large], MOST);
+        let message = "the objects of kind ConfigMap in n with the labels l are more than 1000 bytes that the grant \
+                       allows; ConfigMap n/large alone has 1221";
+        assert_eq!(failure.unwrap_err().message, message);
         let odd = map("odd", json!({"l": ""}), json!("x"));
         let failure = question(false).members([&odd], MOST).unwrap_err();
         assert_eq!(failure.reason, KnownReason::InvalidObject.into());
+    }
+
+    #[test]
+    fn a_long_text_of_one_object_neither_fails_a_set_nor_wakes() {
+        let key = Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, "x"));
+        let with = |x: Value| map("a", json!({"l": ""}), json!({"x": x}));
+        let long = |letter: &str| with(json!(letter.repeat(256 << 10)));
+        let question = question(false);
+        let others = labelled("b", 1);
+        let found = question.members([&long("x"), &others], MOST).unwrap();
+        assert_eq!(found.members[0].fields, json!({}));
+        assert_eq!(found.members[1].fields, json!({"data": {"x": 1}}));
+        let mut sets = Sets::default();
+        let set = SeenSet::pending(question, Wake::Change).with(found.seen);
+        sets.set(&key, vec![set]);
+        for (now, wakes) in [(long("y"), false), (with(json!("y")), true)] {
+            let concerned = sets.concerned(&now.reference, Observed::Present(&now));
+            assert_eq!(!concerned.is_empty(), wakes);
+        }
     }
 
     #[test]

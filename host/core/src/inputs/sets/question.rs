@@ -89,13 +89,13 @@ impl SetQuestion {
             && (place.namespace.is_none() || place.namespace == object.namespace)
     }
 
-    /// What crosses of a member.
+    /// What crosses of a member. What wakes is decided by it, too, so here alone is it cut.
     pub(super) fn member(&self, object: &Object) -> Member {
         Member {
             namespace: object.reference.namespace.clone(),
             name: object.reference.name.clone(),
             fields: match &self.crosses {
-                Crosses::Fields(fields) => fields.project(&object.body),
+                Crosses::Fields(fields) => fields.project_member(&object.body),
                 Crosses::Names | Crosses::Number => serde_json::json!({}),
             },
         }
@@ -121,6 +121,7 @@ impl SetQuestion {
         most: EveryRule,
     ) -> Result<FoundSet, Failure> {
         let (mut members, mut seen, mut bytes) = (Vec::new(), Members::new(), 0);
+        let mut largest = (0, &self.place);
         for object in objects.into_iter().filter(|object| self.has(object)) {
             let misfit = match &self.crosses {
                 Crosses::Fields(fields) => fields.misfit(&object.body),
@@ -131,9 +132,14 @@ impl SetQuestion {
                 return Err(Failure::invalid_object(object, &invalid));
             }
             let member = self.member(object);
-            bytes += member.name.len() + member.fields.to_string().len();
+            let size = member.name.len() + member.fields.to_string().len();
+            largest = largest.max((size, &object.reference));
+            bytes += size;
             if bytes > most.bytes {
-                return Err(self.too_many(&format!("more than {} bytes", most.bytes)));
+                // One object may be all that is wrong, so the largest so far is named.
+                let (size, object) = largest;
+                let how_many = format!("more than {} bytes", most.bytes);
+                return Err(self.too_many(&how_many, &format!("; {object} alone has {size}")));
             }
             seen.insert(key(&object.reference), Digest::of(&member.fields));
             members.push(member);
@@ -150,12 +156,12 @@ impl SetQuestion {
     pub fn within(&self, members: usize, most: EveryRule) -> Result<(), Failure> {
         match members <= most.objects {
             true => Ok(()),
-            false => Err(self.too_many(&format!("{members}, more than {}", most.objects))),
+            false => Err(self.too_many(&format!("{members}, more than {}", most.objects), "")),
         }
     }
 
-    fn too_many(&self, how_many: &str) -> Failure {
-        let message = format!("{self} are {how_many} that the grant allows");
+    fn too_many(&self, how_many: &str, largest: &str) -> Failure {
+        let message = format!("{self} are {how_many} that the grant allows{largest}");
         Failure::known(KnownReason::TooManyInputs, message)
     }
 }
