@@ -9,11 +9,15 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Exit code and both outputs.
 fn rbac(words: &[&str]) -> (Option<i32>, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-    let output = command
-        .arg("rbac")
+    transom("rbac", words)
+}
+
+/// Exit code and both outputs.
+fn transom(command: &str, words: &[&str]) -> (Option<i32>, String, String) {
+    let mut transom = Command::new(env!("CARGO_BIN_EXE_transom"));
+    let output = transom
+        .arg(command)
         .args(words)
         .current_dir(root())
         .output()
@@ -158,6 +162,33 @@ fn a_refused_policy_prints_nothing_to_apply() {
     let (code, _, told) = rbac(&["--policies", "no-such-folder"]);
     assert!(code == Some(2) && told.contains("no-such-folder"), "{told}");
     assert_eq!(rbac(&["--namespace", "Not-A-Label"]).0, Some(2));
+}
+
+#[test]
+fn a_policy_that_names_a_record_of_the_agent_is_refused_offline() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    let shipped = fs::read_to_string(root().join("policies/detach/policy.yaml")).unwrap();
+    let file = path.to_str().unwrap();
+    let (rbac, validate) = ("rbac", "validate");
+    for (command, namespace, more, refused) in [
+        (rbac, "transom", &[][..], true),
+        (rbac, "agents", &["--lease-namespace", "agents"], true),
+        (rbac, "agents", &[], false),
+        (validate, "transom", &[], true),
+        (validate, "agents", &[], false),
+    ] {
+        let record = format!(
+            "write:\n    - {{apiVersion: v1, kind: ConfigMap, namespace: {namespace}, name: transom-limits, verbs: [remove]}}"
+        );
+        fs::write(&path, shipped.replacen("write:", &record, 1)).unwrap();
+        let (code, shown, told) = transom(command, &[&["--policies", file], more].concat());
+        let why = format!(
+            "`spec.grant.write[0].name`: ConfigMap {namespace}/transom-limits is a record of the agent itself"
+        );
+        assert_eq!(code, Some(i32::from(refused)), "{command}: {shown}{told}");
+        assert_eq!(format!("{shown}{told}").contains(&why), refused, "{told}");
+    }
 }
 
 #[test]

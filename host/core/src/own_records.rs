@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use crate::policy::Policy;
+use crate::policy::manifest::PolicyError;
 use crate::reference::ObjectRef;
 use crate::rights::{LEASE, LIMITS};
 use crate::rollout::history;
@@ -55,10 +56,12 @@ impl OwnRecords {
         Err(Failure::known(KnownReason::WriteNotGranted, why(object)))
     }
 
-    /// The field of a policy that grants to write such a record, where a rule names it without a template or `*`; with
-    /// what is wrong.
-    pub fn named_by(&self, policy: &Policy) -> Option<(String, String)> {
-        policy.beside().find_map(|(index, rule)| {
+    /// Refuses a policy of which a rule grants to write such a record, and names it without a template or `*`.
+    ///
+    /// # Errors
+    /// With the field that names it.
+    pub fn check(&self, policy: Policy) -> Result<Policy, PolicyError> {
+        let named = policy.beside().find_map(|(index, rule)| {
             let (namespace, name) = rule.place()?;
             let object = ObjectRef {
                 cluster: rule.cluster.clone(),
@@ -68,8 +71,10 @@ impl OwnRecords {
                 name: name.to_string(),
             };
             let field = format!("spec.grant.write[{index}].name");
-            self.has(&object).then(|| (field, why(&object)))
-        })
+            self.has(&object)
+                .then(|| PolicyError::new(field, why(&object)))
+        });
+        named.map_or(Ok(policy), Err)
     }
 }
 
@@ -232,8 +237,8 @@ mod tests {
             let grants = json!([{"apiVersion": kind.0, "kind": kind.1, "namespace": namespace, "name": name,
                 "verbs": verbs, "fields": fields}]);
             let policy = policy(&with(objects_manifest(), &[("/spec/grant/write", grants)]));
-            let named = OwnRecords::default().named_by(&policy);
-            named.map(|(field, _)| field)
+            let refused = OwnRecords::default().check(policy).err();
+            refused.map(|error| error.field)
         };
         let (config, revision) = (("v1", "ConfigMap"), ("apps/v1", "ControllerRevision"));
         let found = Some("spec.grant.write[0].name".to_owned());

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_artifacts::Location;
+use transom_core::own_records::OwnRecords;
 use transom_core::policy::{Policy, check, manifest};
 use transom_core::reference::LOCAL;
 use transom_core::rights::{
@@ -114,6 +115,7 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Poli
         }
         path => policies::read(path.as_deref(), None)?,
     };
+    let records = OwnRecords::beside_lease(args.lease_namespace.as_deref());
     let mut refused = found.broken;
     let mut policies: BTreeMap<Arc<str>, (Policy, Value)> = BTreeMap::new();
     for written in found.policies {
@@ -129,7 +131,8 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Poli
             continue;
         }
         let place = place.clone();
-        match manifest::parse(value).and_then(check::policy) {
+        let checked = manifest::parse(value).and_then(check::policy);
+        match checked.and_then(|policy| records.check(policy)) {
             Ok(Policy { name, .. }) if policies.contains_key(&name) => {
                 let why = format!("metadata.name: the policy `{name}` is defined in two places");
                 refused.push((place, why));

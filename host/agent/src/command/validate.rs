@@ -12,6 +12,7 @@ use transom_api::KnownReason;
 use transom_artifacts::{Location, Sources};
 use transom_core::catalogue::Refusal;
 use transom_core::catalogue::overlap::{self, LoadCandidate};
+use transom_core::own_records::OwnRecords;
 use transom_core::policy::Policy;
 use transom_core::rights;
 use transom_core::watches::SecretReads;
@@ -78,6 +79,10 @@ fn checked(
     sources: &Sources,
 ) -> Result<(Policy, Vec<String>), Refusal> {
     let policy = load::check(&written.value)?;
+    // Where the agent keeps its Lease is not known here.
+    let policy = OwnRecords::default()
+        .check(policy)
+        .map_err(|error| load::invalid(error.to_string()))?;
     let warnings = rights::every_secret(&policy, SecretReads::Watch, false);
     let all = written.read_from().into_iter();
     let (remote, here): (Vec<_>, Vec<_>) = all.partition(Location::is_remote);

@@ -128,7 +128,7 @@ pub(crate) fn limits(engine: &Engine, policy: &Policy) -> Result<CallLimits, Ref
         .map_err(|error| Refusal::new(KnownReason::BudgetNotAllowed, error.to_string()))
 }
 
-pub(super) fn invalid(message: String) -> Refusal {
+pub(crate) fn invalid(message: String) -> Refusal {
     Refusal::new(KnownReason::PolicyInvalid, message)
 }
 

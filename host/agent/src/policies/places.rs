@@ -47,10 +47,8 @@ impl KnownPlaces {
                 "{field}: no connection `{cluster}`; known connections: {known}"
             )));
         }
-        match self.records.named_by(&policy) {
-            Some((field, why)) => Err(invalid(format!("{field}: {why}"))),
-            None => Ok(policy),
-        }
+        let checked = self.records.check(policy);
+        checked.map_err(|error| invalid(error.to_string()))
     }
 }
 
@@ -79,7 +77,7 @@ mod tests {
             refusal
                 .message
                 .split_once(':')
-                .map(|(field, _)| field.to_owned())
+                .map(|(field, _)| field.trim_matches('`').to_owned())
         };
         let field = |name: &str| Some(format!("spec.grant.write[0].{name}"));
         assert_eq!(refused("hub", "other"), field("cluster"));
