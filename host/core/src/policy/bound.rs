@@ -1,7 +1,7 @@
 //! Narrows the last good revision when a newer manifest allows less but cannot take over yet: the result allows only
 //! what both allow.
 
-use super::{EveryRule, Policy, PrimaryRule, ReadRule, Target, WriteRule};
+use super::{EveryRule, Policy, PrimaryRule, ReadRule, Target, WriteRule, check};
 use crate::managed_cluster::TAINTS_FIELD;
 use crate::pattern::Pattern;
 use crate::projection::path::Path;
@@ -41,7 +41,22 @@ pub fn bounded(earlier: &Policy, newest: &Policy) -> Policy {
     if newest.own.adopt == AdoptSpec::Never {
         bounded.own.adopt = AdoptSpec::Never;
     }
-    bounded
+    match check::watched(&bounded) {
+        Ok(()) => bounded,
+        Err(_) => at_rest(bounded),
+    }
+}
+
+/// A policy that reads and writes nothing, and holds its primaries. Rules of two grants that overlap have a part in
+/// common for each pair of them, which may need far more watches than each of the grants.
+fn at_rest(policy: Policy) -> Policy {
+    Policy {
+        suspend: true,
+        reads: Vec::new(),
+        asks: Vec::new(),
+        writes: Vec::new(),
+        ..policy
+    }
 }
 
 /// A policy in the mode `Shadow`, whatever its own manifest says: it writes nothing and prunes nothing.
@@ -322,6 +337,37 @@ mod tests {
             assert_eq!(super::bounded(&narrow, &wide), narrow, "{pointer}");
             assert_eq!(super::bounded(&wide, &wide), wide);
         }
+    }
+
+    #[test]
+    fn grants_whose_product_needs_too_many_watches_leave_nothing() {
+        // Each has one pattern that covers what the other names one by one.
+        let of = |pattern: &str, exact: &str, number: usize| {
+            let exact = (1..number).map(|number| json!(format!("{exact}{number}")));
+            let kinds = (0..64).map(|kind| {
+                json!({"role": format!("r{kind}"), "kind": format!("Kind{kind}"), "namespace": "{primary.namespace}",
+                    "name": "x"})
+            });
+            policy(&sample::with(
+                sample::objects_manifest(),
+                &[
+                    (
+                        "/spec/primary",
+                        json!({"apiVersion": "v1", "kind": "ConfigMap",
+                        "namespaces": exact.chain([json!(pattern)]).collect::<Vec<_>>()}),
+                    ),
+                    ("/spec/grant/read", kinds.collect()),
+                ],
+            ))
+        };
+        let bound = |number: usize| bounded(&of("a*", "b", number), &of("b*", "a", number));
+        let few = bound(4);
+        assert_eq!((few.suspend, few.reads.len()), (false, 64));
+        let many = bound(64);
+        assert_eq!(check::watched(&many), Ok(()));
+        assert!(many.suspend && many.own.prune == PruneSpec::Never);
+        assert!(many.reads.is_empty() && many.asks.is_empty() && many.writes.is_empty());
+        assert_eq!(many.primary.namespaces.len(), 126);
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub fn policy(manifest: PolicyManifest) -> Checked<Policy> {
 
 /// Checks how much a policy watches: each watch is a task and a request that stays open, and each exact namespace may
 /// need one for each line of the grant.
-fn watched(policy: &Policy) -> Checked<()> {
+pub(super) fn watched(policy: &Policy) -> Checked<()> {
     let connections: BTreeSet<&str> = policy.clusters().map(|(_, name)| name).collect();
     let on = |name| plan::explained([(policy, None)], name, SecretReads::Watch).len();
     let count: usize = connections.into_iter().map(on).sum();
