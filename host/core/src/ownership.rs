@@ -155,10 +155,10 @@ impl OwnershipIndex {
     }
 
     /// Records the targets that a reconcile found for a primary. Returns the keys to wake.
-    pub fn set(
+    pub fn set<'a>(
         &mut self,
         contender: Contender,
-        targets: impl IntoIterator<Item = ObjectRef>,
+        targets: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
         let known = self.known(&contender.key);
         let mut woken = self.claim(contender, targets);
@@ -166,16 +166,19 @@ impl OwnershipIndex {
         woken
     }
 
-    fn claim(
+    fn claim<'a>(
         &mut self,
         contender: Contender,
-        targets: impl IntoIterator<Item = ObjectRef>,
+        targets: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
         let key = contender.key.clone();
-        let targets: BTreeSet<ObjectRef> = targets.into_iter().collect();
-        if self.targets_of.get(&key) == Some(&targets) && self.claims(&contender, &targets) {
+        let targets: BTreeSet<&ObjectRef> = targets.into_iter().collect();
+        let before = self.targets_of.get(&key);
+        let same = before.filter(|before| before.iter().eq(targets.iter().copied()));
+        if same.is_some_and(|same| self.claims(&contender, same)) {
             return self.locate(&key);
         }
+        let targets: BTreeSet<ObjectRef> = targets.into_iter().cloned().collect();
         let before = self.targets_of.insert(key.clone(), targets.clone());
         // A recreated primary inherits no claim of the former one of its name.
         let is_left = |target: &&ObjectRef| {
@@ -198,10 +201,10 @@ impl OwnershipIndex {
     /// A reconcile ended before the targets were known (not ready, refused, failed). Existing claims stay; without any,
     /// the targets that carry the primary's stamp become its claims. For a primary without a uid, which may be
     /// unreadable or gone, that holds only until it is located. Returns the keys to wake.
-    pub fn keep(
+    pub fn keep<'a>(
         &mut self,
         contender: Contender,
-        stamped: impl IntoIterator<Item = ObjectRef>,
+        stamped: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
         let key = &contender.key;
         let believed = !contender.uid.is_empty() || self.expects(key);
@@ -289,6 +292,12 @@ impl OwnershipIndex {
         }
     }
 
+    /// Whether it is known that a key wants a target.
+    pub fn wants(&self, key: &Key, target: &ObjectRef) -> bool {
+        let targets = self.targets(key);
+        targets.is_some_and(|targets| targets.contains(target))
+    }
+
     /// Whether another key of the same policy wants a target. Keys of other policies never take over a stamped one.
     pub fn wanted_by_sibling(&self, target: &ObjectRef, key: &Key) -> bool {
         let is_sibling = |other: &Key| other != key && other.policy == key.policy;
@@ -347,8 +356,8 @@ mod tests {
     fn one_made_anew_under_its_name_gives_up_what_the_former_one_had() {
         let mut index = OwnershipIndex::default();
         let at = [target("demo")];
-        assert_eq!(index.set(contender("a", Some(1)), at.clone()), []);
-        assert_eq!(index.set(contender("b", Some(2)), at.clone()), []);
+        assert_eq!(index.set(contender("a", Some(1)), &at), []);
+        assert_eq!(index.set(contender("b", Some(2)), &at), []);
         let first = stamp("a", "uid-a");
         let decide = |index: &mut OwnershipIndex, name: &str| {
             index.decide(&key(name), &target("demo"), Some(&first), false)
@@ -360,30 +369,30 @@ mod tests {
             uid: "uid-a2".to_owned(),
             ..contender("a", Some(3))
         };
-        assert_eq!(index.set(anew.clone(), at.clone()), [key("b")]);
+        assert_eq!(index.set(anew.clone(), &at), [key("b")]);
         let of_b = Ownership::OwnedBy { owner: key("b") };
         assert_eq!(decide(&mut index, "a"), of_b);
-        assert_eq!(index.set(anew, at), [], "said once");
+        assert_eq!(index.set(anew, &at), [], "said once");
     }
 
     #[test]
     fn what_a_primary_claims_stays_until_its_guest_has_said_all() {
         let mut index = OwnershipIndex::default();
-        assert_eq!(index.set(contender("a", Some(1)), [target("demo")]), []);
-        assert_eq!(index.set(contender("b", Some(2)), [target("demo")]), []);
+        assert_eq!(index.set(contender("a", Some(1)), &[target("demo")]), []);
+        assert_eq!(index.set(contender("b", Some(2)), &[target("demo")]), []);
         let wanted = |index: &OwnershipIndex| index.targets(&key("a")).map_or(0, BTreeSet::len);
-        assert_eq!(index.widen(contender("a", Some(1)), []), []);
+        assert_eq!(index.widen(contender("a", Some(1)), &[]), []);
         assert_eq!(wanted(&index), 1);
-        assert_eq!(index.widen(contender("a", Some(1)), [target("other")]), []);
+        assert_eq!(index.widen(contender("a", Some(1)), &[target("other")]), []);
         assert_eq!(wanted(&index), 2);
-        assert_eq!(index.set(contender("a", Some(1)), []), [key("b")]);
+        assert_eq!(index.set(contender("a", Some(1)), &[]), [key("b")]);
         // Another primary of this name has nothing of it.
-        assert_eq!(index.set(contender("a", Some(1)), [target("demo")]), []);
+        assert_eq!(index.set(contender("a", Some(1)), &[target("demo")]), []);
         let anew = Contender {
             uid: "uid-a2".to_owned(),
             ..contender("a", Some(3))
         };
-        index.widen(anew, []);
+        index.widen(anew, &[]);
         assert_eq!(wanted(&index), 0);
     }
 
@@ -417,7 +426,7 @@ mod tests {
         for turn in 0..contenders.len() {
             let mut ownership = OwnershipIndex::default();
             for contender in contenders.iter().cycle().skip(turn).take(contenders.len()) {
-                ownership.set(contender.clone(), [target("demo")]);
+                ownership.set(contender.clone(), &[target("demo")]);
             }
             for contender in contenders {
                 match ownership.decide(&contender.key, &target("demo"), stamp, true) {
@@ -440,8 +449,8 @@ mod tests {
         // The older one removes what the other one wants to make.
         let (removes, makes) = (contender("removes", Some(1)), contender("makes", Some(2)));
         let both = || [target("demo"), target("own")];
-        ownership.set(makes.clone(), [target("demo")]);
-        ownership.set(removes.clone(), both());
+        ownership.set(makes.clone(), &[target("demo")]);
+        ownership.set(removes.clone(), &both());
         let decide = |ownership: &mut OwnershipIndex, of: &Contender| {
             ownership.decide(&of.key, &target("demo"), None, true)
         };
@@ -454,12 +463,12 @@ mod tests {
         assert_eq!(claimed, Some(BTreeSet::from([target("own")])));
         // Its next reconcile claims it again for a while, and wakes nobody whom that did not keep back.
         let stamped = stamp("makes", "uid-makes");
-        ownership.set(removes.clone(), both());
+        ownership.set(removes.clone(), &both());
         let owner = ownership.decide(&removes.key, &target("demo"), Some(&stamped), true);
         assert_eq!(owner, owned_by(&makes));
         assert!(ownership.let_go(&removes.key).is_empty());
         // Once an answer makes it, it is claimed.
-        ownership.set(removes.clone(), both());
+        ownership.set(removes.clone(), &both());
         ownership.removes(&removes.key, BTreeSet::new());
         assert!(ownership.let_go(&removes.key).is_empty());
         assert_eq!(decide(&mut ownership, &makes), owned_by(&removes));
@@ -482,36 +491,36 @@ mod tests {
             1,
             "it does not wait for itself"
         );
-        assert!(ownership.set(late.clone(), []).is_empty());
+        assert!(ownership.set(late.clone(), &[]).is_empty());
         // Its stamp says what it had, and not what it wants.
-        let woken = ownership.keep(silent.clone(), [target("demo")]);
+        let woken = ownership.keep(silent.clone(), &[target("demo")]);
         assert_eq!(woken, waits, "the last one is located");
         assert_eq!(ownership.undecided(&gone.key), 1);
-        assert!(ownership.keep(silent.clone(), []).is_empty());
+        assert!(ownership.keep(silent.clone(), &[]).is_empty());
         assert_eq!(ownership.undecided(&gone.key), 1);
-        assert_eq!(ownership.set(silent.clone(), []), waits);
+        assert_eq!(ownership.set(silent.clone(), &[]), waits);
         assert_eq!(ownership.undecided(&gone.key), 0);
-        assert!(ownership.keep(silent.clone(), []).is_empty());
+        assert!(ownership.keep(silent.clone(), &[]).is_empty());
         assert_eq!(ownership.undecided(&gone.key), 0, "it said so before");
         let again = contender("again", None);
-        ownership.keep(again.clone(), []);
+        ownership.keep(again.clone(), &[]);
         assert_eq!(ownership.undecided(&gone.key), 1);
         // Who waits is gone, so nobody waits for it; nor does one that waits for itself.
         let nothing = Contender {
             uid: String::new(),
             ..gone.clone()
         };
-        ownership.keep(nothing, []);
+        ownership.keep(nothing, &[]);
         assert_eq!(ownership.undecided(&late.key), 1);
         let both = vec![gone.key.clone(), late.key.clone()];
         assert_eq!(ownership.remove(&again.key), both);
         assert_eq!(ownership.undecided(&gone.key), 0);
         let [one, two] = ["one", "two"].map(|name| contender(name, None));
         for waits in [&one, &two] {
-            ownership.keep(waits.clone(), []);
+            ownership.keep(waits.clone(), &[]);
         }
         assert_eq!(ownership.undecided(&one.key), 1);
-        assert_eq!(ownership.set(two, []), std::slice::from_ref(&one.key));
+        assert_eq!(ownership.set(two, &[]), std::slice::from_ref(&one.key));
         assert_eq!(ownership.undecided(&one.key), 0);
     }
 
@@ -565,16 +574,16 @@ mod tests {
             ownership.expect(&old.key);
             ownership.expect(&young.key);
             if held_first {
-                ownership.set(old.clone(), [target("demo")]);
+                ownership.set(old.clone(), &[target("demo")]);
             }
-            ownership.set(young.clone(), [target("demo")]);
+            ownership.set(young.clone(), &[target("demo")]);
             if !held_first {
                 assert_eq!(
                     ownership.decide(&young.key, &target("demo"), None, true),
                     pending(1)
                 );
                 assert_eq!(
-                    ownership.set(old.clone(), [target("demo")]),
+                    ownership.set(old.clone(), &[target("demo")]),
                     vec![young.key.clone()]
                 );
             }
@@ -583,7 +592,7 @@ mod tests {
                 owned_by(&old)
             );
             // It fails, is suspended or waits later: its claim stays until it has another target or is gone.
-            assert_eq!(ownership.keep(old.clone(), []), []);
+            assert_eq!(ownership.keep(old.clone(), &[]), []);
             assert_eq!(
                 ownership.decide(&young.key, &target("demo"), None, true),
                 owned_by(&old)
@@ -600,8 +609,8 @@ mod tests {
     fn an_older_policy_does_not_take_objects_of_a_younger_one() {
         let mut ownership = OwnershipIndex::default();
         let (old, young) = (contender("old", Some(1)), contender("young", Some(2)));
-        ownership.set(young.clone(), [target("demo")]);
-        ownership.set(old.clone(), [target("demo")]);
+        ownership.set(young.clone(), &[target("demo")]);
+        ownership.set(old.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(
                 &old.key,
@@ -617,24 +626,24 @@ mod tests {
     fn a_release_requeues_the_losing_policies() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
-        assert_eq!(ownership.set(a.clone(), [target("demo")]), []);
-        assert_eq!(ownership.set(b.clone(), [target("demo")]), []);
+        assert_eq!(ownership.set(a.clone(), &[target("demo")]), []);
+        assert_eq!(ownership.set(b.clone(), &[target("demo")]), []);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), None, true),
             owned_by(&a)
         );
         assert!(ownership.wanted_by_sibling(&target("demo"), &a.key));
         assert_eq!(
-            ownership.set(a.clone(), [target("demo")]),
+            ownership.set(a.clone(), &[target("demo")]),
             [],
             "claiming the same again releases nothing"
         );
         assert_eq!(
-            ownership.set(a.clone(), [target("elsewhere")]),
+            ownership.set(a.clone(), &[target("elsewhere")]),
             vec![b.key.clone()]
         );
         assert_eq!(ownership.decide(&b.key, &target("demo"), None, true), SOLE);
-        ownership.set(a.clone(), [target("demo")]);
+        ownership.set(a.clone(), &[target("demo")]);
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
         assert_eq!(ownership.remove(&b.key), []);
         assert!(ownership.by_target.is_empty() && ownership.targets_of.is_empty());
@@ -651,7 +660,7 @@ mod tests {
         for key in [&a.key, &b.key, &c.key] {
             ownership.expect(key);
         }
-        ownership.set(b.clone(), [target("demo")]);
+        ownership.set(b.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), None, true),
             pending(2)
@@ -665,12 +674,12 @@ mod tests {
             pending(2)
         );
         assert_eq!(
-            ownership.keep(c, []),
+            ownership.keep(c, &[]),
             [],
             "a primary without a target counts as located"
         );
         assert_eq!(
-            ownership.set(a.clone(), [target("demo")]),
+            ownership.set(a.clone(), &[target("demo")]),
             vec![b.key.clone()]
         );
         assert_eq!(
@@ -700,7 +709,7 @@ mod tests {
         for contender in [&old, &young] {
             ownership.expect(&contender.key);
         }
-        ownership.set(young.clone(), [target("demo")]);
+        ownership.set(young.clone(), &[target("demo")]);
         // It does not wait forever for other policies: later the caller passes `others: false`.
         assert_eq!(
             ownership.decide(&young.key, &target("demo"), None, false),
@@ -711,7 +720,7 @@ mod tests {
             pending(1)
         );
         assert_eq!(
-            ownership.set(old.clone(), [target("demo")]),
+            ownership.set(old.clone(), &[target("demo")]),
             vec![young.key.clone()]
         );
         assert_eq!(
@@ -721,7 +730,7 @@ mod tests {
         // It does not wait for a removed policy, nor for one with targets elsewhere.
         ownership.expect(&old.key);
         ownership.remove(&young.key);
-        ownership.set(young.clone(), [target("demo")]);
+        ownership.set(young.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&young.key, &target("demo"), None, true),
             pending(1)
@@ -744,7 +753,7 @@ mod tests {
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
         ownership.expect(&a.key);
         ownership.expect(&b.key);
-        ownership.set(b.clone(), [target("demo")]);
+        ownership.set(b.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), None, true),
             pending(1)
@@ -764,7 +773,7 @@ mod tests {
             (&second, Rivals::OfPolicy),
             (&other, Rivals::OfOthers),
         ] {
-            ownership.set(contender.clone(), [target("demo")]);
+            ownership.set(contender.clone(), &[target("demo")]);
             let decided = ownership.decide(&first.key, &target("demo"), None, true);
             assert_eq!(decided, Ownership::Owner { rivals: expected });
         }
@@ -774,14 +783,14 @@ mod tests {
     fn a_suspended_policy_keeps_its_claim() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(2)), contender("b", Some(1)));
-        ownership.keep(a.clone(), [target("demo")]);
-        ownership.set(b.clone(), [target("demo")]);
+        ownership.keep(a.clone(), &[target("demo")]);
+        ownership.set(b.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), Some(&stamp("a", "uid-a")), true),
             owned_by(&a)
         );
-        ownership.set(a.clone(), [target("elsewhere")]);
-        ownership.keep(a.clone(), [target("demo")]);
+        ownership.set(a.clone(), &[target("elsewhere")]);
+        ownership.keep(a.clone(), &[target("demo")]);
         assert_eq!(
             ownership.targets(&a.key),
             Some(&BTreeSet::from([target("elsewhere")])),
@@ -802,14 +811,14 @@ mod tests {
             stamp("a", "uid-a"),
         );
         ownership.expect(&key("a"));
-        ownership.keep(unreadable(), [target("demo")]);
-        ownership.set(b.clone(), [target("demo")]);
+        ownership.keep(unreadable(), &[target("demo")]);
+        ownership.set(b.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), Some(&stamp), true),
             Ownership::OwnedBy { owner: key("a") }
         );
         assert_eq!(ownership.remove(&key("a")), vec![b.key.clone()]);
-        ownership.keep(unreadable(), [target("demo")]);
+        ownership.keep(unreadable(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), Some(&stamp), true),
             SOLE
@@ -825,13 +834,13 @@ mod tests {
         stamp.policy = "other".to_owned();
         let ours = contender("b", Some(1));
         ownership.expect(&theirs.key);
-        ownership.set(ours.clone(), [target("demo")]);
+        ownership.set(ours.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&ours.key, &target("demo"), Some(&stamp), true),
             pending(1)
         );
         assert_eq!(
-            ownership.set(theirs.clone(), [target("demo")]),
+            ownership.set(theirs.clone(), &[target("demo")]),
             vec![ours.key.clone()]
         );
         assert_eq!(
@@ -850,11 +859,11 @@ mod tests {
         let mut ownership = OwnershipIndex::default();
         let [a, b, c] = ["a", "b", "c"].map(|name| contender(name, Some(1)));
         for one in [&a, &b, &c] {
-            assert_eq!(ownership.set(one.clone(), [target("demo")]), []);
+            assert_eq!(ownership.set(one.clone(), &[target("demo")]), []);
             ownership.decide(&one.key, &target("demo"), None, true);
         }
         assert_eq!(ownership.remove(&c.key), [], "it owned nothing");
-        ownership.set(c.clone(), [target("demo")]);
+        ownership.set(c.clone(), &[target("demo")]);
         assert_eq!(ownership.remove(&a.key), std::slice::from_ref(&b.key));
         ownership.decide(&b.key, &target("demo"), None, true);
         assert_eq!(ownership.remove(&c.key), [b.key], "it may adopt now");
@@ -866,7 +875,7 @@ mod tests {
         let all = ["a", "b", "c", "d"].map(|name| contender(name, Some(1)));
         for one in &all {
             let own = target(&one.key.primary.name);
-            ownership.set(one.clone(), [target("demo"), own]);
+            ownership.set(one.clone(), &[target("demo"), own]);
             ownership.decide(&one.key, &target("demo"), None, true);
         }
         ownership.reaches(&policy(&kubeconfig_manifest()));

@@ -496,7 +496,7 @@ fn prunes() {
                 .iter()
                 .map(|one| target(one))
                 .collect();
-            ownership.set(contender, targets);
+            ownership.set(contender, &targets);
         }
         let candidate = |body: &Value| {
             let object = object(body);

@@ -9,7 +9,7 @@ use crate::controller::{Admitted, Controller, Ended, Touched, account};
 use crate::telemetry;
 use std::sync::Arc;
 use transom_core::failure::Failure;
-use transom_core::fingerprint;
+use transom_core::inputs::seen::Fingerprints;
 use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
@@ -217,15 +217,16 @@ impl Controller {
         let left = done.and_then(|done| done.left.as_deref());
         // What a delete leaves waits for its finalizers: the next reconcile takes off those that are the policy's.
         let held = left.is_some() && step.kind() == WriteKind::Delete;
-        let left = left.map(|left| (left, fingerprint::of(left)));
+        let fingerprints = &mut Fingerprints::default();
         let (changed, news) = {
             let memory = &mut self.memory.lock();
             let now_seconds = self.clock.now_seconds();
             let news = touched.needed.get_mut(target).zip(left);
-            let news = news.is_some_and(|(needed, (left, _))| {
+            let news = news.is_some_and(|(needed, left)| {
                 needed.is_changed_by(left, &mut memory.sightings, now_seconds)
             });
-            (memory.end_of_write(key, target, left) || held, news)
+            let changed = memory.end_of_write(key, target, left, fingerprints);
+            (changed || held, news)
         };
         if changed {
             let cause = Cause::Input(target.clone());
@@ -234,7 +235,7 @@ impl Controller {
         if let Some(seen) = touched.objects.get_mut(target) {
             // Replaces the fingerprint from before the write. When the new one is not known, any later state is a
             // change.
-            seen.written(left);
+            seen.written(left, fingerprints);
         }
         news
     }

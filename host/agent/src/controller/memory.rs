@@ -177,7 +177,7 @@ impl Memory {
     /// Keeps the claims of a primary whose targets are not known now; returns the keys to wake.
     pub(crate) fn keep_claims(&mut self, contender: Contender) -> Vec<Key> {
         let stamped: Vec<_> = self.outputs.of(&contender.key).cloned().collect();
-        self.ownership.keep(contender, stamped)
+        self.ownership.keep(contender, &stamped)
     }
 
     /// Whether a key was reconciled before, or something was made for it.

@@ -216,7 +216,8 @@ impl Failing {
 
     /// Whether the guest failed for a primary when it was asked last.
     pub fn is_failing(&self, primary: &ObjectRef) -> bool {
-        self.since.contains_key(primary) || self.earlier.contains_key(&mark(primary))
+        let is_earlier = || !self.earlier.is_empty() && self.earlier.contains_key(&mark(primary));
+        self.since.contains_key(primary) || is_earlier()
     }
 
     /// Since when the guest fails for a primary.

@@ -205,20 +205,23 @@ impl Seen {
         *self != Self::default()
     }
 
-    /// Takes in an object as it was written since, with its fingerprint; none when its state is not known: then any
-    /// later state is a change. The fingerprint counts unless only its presence or some fields do.
-    pub fn written(&mut self, left: Option<(&Object, Digest)>) {
+    /// Takes in an object as it was written since; none when its state is not known: then any later state is a change.
+    /// Its fingerprint counts unless only its presence or some fields do.
+    pub fn written(&mut self, left: Option<&Object>, fingerprints: &mut Fingerprints) {
         for (keys, digest) in &mut self.data {
-            *digest = left.map(|(left, _)| fingerprint::of_fields(keys, left));
+            *digest = left.map(|left| fingerprint::of_fields(keys, left));
         }
         match (&mut self.fields, left) {
-            (Some((fields, digest)), Some((left, _))) if self.content.is_none() => {
+            (Some((fields, digest)), Some(left)) if self.content.is_none() => {
                 *digest = Some(fingerprint::of_fields(fields, left));
             }
             (None, Some(_)) if self.content.is_none() && self.presence.is_some() => {
                 self.presence = Some(true);
             }
-            (_, left) => self.content = Some(left.map(|(_, fingerprint)| fingerprint)),
+            (_, left) => {
+                let whole = left.map(|left| fingerprints.whole(Observed::Present(left)));
+                self.content = Some(whole.flatten());
+            }
         }
     }
 
@@ -372,7 +375,7 @@ mod tests {
     fn of_an_object_that_is_made_once_only_its_presence_counts() {
         let (now, other) = (lease("1970-01-01T00:00:10Z"), lease("1970-01-01T00:00:20Z"));
         let mut seen = Seen::presence(None);
-        seen.written(Some((&now, fingerprint::of(&now))));
+        seen.written(Some(&now), &mut Fingerprints::default());
         for (observed, expected) in [
             (Observed::Present(&now), WakeDecision::Nothing),
             (Observed::Present(&other), WakeDecision::Nothing),
@@ -381,7 +384,7 @@ mod tests {
             assert_eq!(meaning(&mut seen, observed, 0), expected, "{observed:?}");
         }
         // What the write left is not known.
-        seen.written(None);
+        seen.written(None, &mut Fingerprints::default());
         assert_eq!(
             meaning(&mut seen, Observed::Present(&now), 0),
             WakeDecision::Wakes
@@ -421,7 +424,7 @@ mod tests {
         let mut seen = Seen::presence(None);
         seen.add(of(&need, None, 20));
         assert!(aged(&seen, &now, 20));
-        seen.written(Some((&now, fingerprint::of(&now))));
+        seen.written(Some(&now), &mut Fingerprints::default());
         let beat = lease("1970-01-01T00:00:20Z");
         let there = Observed::Present(&beat);
         assert_eq!(meaning(&mut seen, there, 20), WakeDecision::Wakes);
@@ -481,7 +484,7 @@ mod tests {
         assert_eq!(meaning(&mut seen, Observed::Gone, 0), WakeDecision::Wakes);
         // What the policy wrote itself is no news, and what others wrote since is.
         let after = addon("2", "True", "True", json!({}));
-        seen.written(Some((&after, fingerprint::of(&after))));
+        seen.written(Some(&after), &mut Fingerprints::default());
         let beats = addon("2", "True", "False", json!({}));
         for (now, expected) in [
             (&beats, WakeDecision::Nothing),
@@ -489,7 +492,7 @@ mod tests {
         ] {
             assert_eq!(meaning(&mut seen, Observed::Present(now), 0), expected);
         }
-        seen.written(None);
+        seen.written(None, &mut Fingerprints::default());
         assert_eq!(
             meaning(&mut seen, Observed::Present(&after), 0),
             WakeDecision::Wakes

@@ -9,24 +9,29 @@ use std::sync::Arc;
 
 impl OwnershipIndex {
     /// Records targets of a primary before its guest has named all of them: earlier claims stay.
-    pub fn widen(
+    pub fn widen<'a>(
         &mut self,
         contender: Contender,
-        targets: impl IntoIterator<Item = ObjectRef>,
+        targets: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
+        let targets: Vec<&ObjectRef> = targets.into_iter().collect();
         let before = self.targets_of.get(&contender.key);
+        let has_all = |before: &&BTreeSet<ObjectRef>| {
+            let mut targets = targets.iter();
+            targets.all(|target| before.contains(*target))
+        };
+        let same = before.filter(has_all);
+        if same.is_some_and(|same| self.claims(&contender, same)) {
+            return self.locate(&contender.key);
+        }
         let stays = |target: &&ObjectRef| {
             let claims = self.by_target.get(*target);
             let before = claims.and_then(|claims| claims.contenders.get(&contender.key));
             before.is_some_and(|before| !before.is_another(&contender))
         };
-        let before: Vec<_> = before
-            .into_iter()
-            .flatten()
-            .filter(stays)
-            .cloned()
-            .collect();
-        self.claim(contender, targets.into_iter().chain(before))
+        let before = before.into_iter().flatten();
+        let before: Vec<ObjectRef> = before.filter(stays).cloned().collect();
+        self.claim(contender, targets.into_iter().chain(&before))
     }
 
     /// How many primaries of a policy have not been located since the start.

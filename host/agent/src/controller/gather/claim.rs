@@ -1,17 +1,20 @@
 //! Claims the targets of a primary: of several primaries that want one, one may have it.
 
 use super::Reader;
+use crate::controller::memory::Memory;
 use std::sync::Arc;
 use std::time::Duration;
 use transom_core::failure::Failure;
 use transom_core::inputs;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
-use transom_core::ownership::{Contender, Ownership};
+use transom_core::ownership::{Contender, Ownership, Rivals};
 use transom_core::plan::{TargetState, unlocated};
+use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
 use transom_core::requirements::{NextRound, Rounds};
 use transom_core::stamp::Stamp;
+use transom_core::work::Key;
 
 /// How long after its beginning a policy waits for the primaries of other policies that may want the same targets. Once
 /// they are located, the oldest contender is known, whichever policy was loaded first. The limit keeps a guest that
@@ -31,10 +34,17 @@ fn located(targets: &[TargetState]) -> Result<(), Failure> {
     pending.map_or(Ok(()), Err)
 }
 
+/// Whether a stamp decides who owns a target, as far as is known: it names the key itself, or another one that is known
+/// to want it, such as the one of many that keeps a shared object.
+fn is_stamped(memory: &Memory, key: &Key, target: &ObjectRef) -> bool {
+    let owner = memory.outputs.owner(target);
+    owner.is_some_and(|owner| owner == key || memory.ownership.wants(owner, target))
+}
+
 impl Reader<'_> {
     /// At a start no target without a stamp is written before every primary of the policy is located. Until then this
-    /// only locates a primary that was not reconciled yet and wants a target without its stamp. More calls and reads
-    /// would be wasted: the next reconcile repeats them.
+    /// only locates a primary that was not reconciled yet and wants a target whose owner is not decided. More calls and
+    /// reads would be wasted: the next reconcile repeats them.
     pub(super) fn locate_only(&mut self, primary: &Arc<Object>) -> Option<Failure> {
         {
             let memory = self.controller.memory.lock();
@@ -44,8 +54,8 @@ impl Reader<'_> {
             }
         }
         let mut targets = self.locate(primary)?.into_iter();
+        let target = targets.find(|target| !self.is_decided(primary, target))?;
         let memory = &mut *self.controller.memory.lock();
-        let target = targets.find(|target| memory.outputs.owner(target) != Some(self.key))?;
         let Ownership::Pending { remaining } =
             memory.ownership.decide(self.key, &target, None, false)
         else {
@@ -54,6 +64,20 @@ impl Reader<'_> {
         let unlocated = unlocated(&target, remaining);
         self.touched.reconcile.target = Some(target);
         Some(unlocated)
+    }
+
+    /// Whether no other primary has to be located before it is known who owns a target, as far as is known.
+    fn is_decided(&self, primary: &Object, target: &ObjectRef) -> bool {
+        let is_stamped = is_stamped(&self.controller.memory.lock(), self.key, target);
+        let is_there = || self.controller.connections.weigh(target).is_some();
+        is_stamped || self.is_made_once(primary, target) && is_there()
+    }
+
+    /// Whether the policy only creates a target: once it exists, it belongs to others, and nobody owns it.
+    fn is_made_once(&self, primary: &Object, target: &ObjectRef) -> bool {
+        let data = self.controller.template_data(primary);
+        let rule = self.loaded.revision.policy.whole(target, &data);
+        rule.is_ok_and(WriteRule::creates_only)
     }
 
     /// Claims the targets of a primary, so that no other primary takes them meanwhile; returns them. When the guest
@@ -79,15 +103,16 @@ impl Reader<'_> {
     /// it also claims what bears its stamp. True while primaries of the policy are not located yet.
     fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], next: &NextRound) -> bool {
         let contender = Contender::of(self.key, Some(primary));
-        let targets = targets.iter().cloned();
         let mut lock = self.controller.memory.lock();
         let memory = &mut *lock;
         let released = if matches!(next, NextRound::Complete(_)) {
             memory.ownership.set(contender, targets)
         } else {
             let new = memory.ownership.targets(self.key).is_none();
-            let made = memory.outputs.of(self.key).filter(|_| new).cloned();
-            memory.ownership.widen(contender, targets.chain(made))
+            let made = memory.outputs.of(self.key).filter(|_| new);
+            memory
+                .ownership
+                .widen(contender, targets.iter().chain(made))
         };
         let waits = memory.ownership.remaining(&self.key.policy) > 0;
         drop(lock);
@@ -109,19 +134,15 @@ impl Reader<'_> {
     }
 
     /// Defers reading the targets while the guest still needs inputs: they are read once, after the last round. While
-    /// primaries are not located, targets without the primary's stamp are read now, because they may end the reconcile.
+    /// primaries are not located, targets whose owner is not decided are read now, because they may end the reconcile.
     pub(super) async fn defer_targets(
         &mut self,
         primary: &Object,
         targets: &[ObjectRef],
         waits: bool,
     ) -> Result<(), Failure> {
-        let are_made = || {
-            let outputs = &self.controller.memory.lock().outputs;
-            let mut targets = targets.iter();
-            targets.all(|target| outputs.owner(target) == Some(self.key))
-        };
-        if waits && !are_made() {
+        let mut all = targets.iter();
+        if waits && !all.all(|target| self.is_decided(primary, target)) {
             return located(&self.read_targets(primary, targets, waits).await?);
         }
         self.depend_on(targets);
@@ -145,12 +166,12 @@ impl Reader<'_> {
         let mut claimed = Vec::new();
         if waits {
             let there = self.read_cached(targets).await?;
-            claimed = self.decide(targets, there, others);
+            claimed = self.decide(primary, (targets, there), others);
         }
         let unknown = |one: &TargetState| one.existing.is_none() && !pending(one);
         if !waits || claimed.iter().any(unknown) {
             let there = self.read_tracked(targets).await?;
-            claimed = self.decide(targets, there, others);
+            claimed = self.decide(primary, (targets, there), others);
         }
         let accounts = &controller.accounts;
         for one in &claimed {
@@ -202,8 +223,8 @@ impl Reader<'_> {
     /// Whether the primary may have each of its targets, as they were read.
     fn decide(
         &self,
-        targets: &[ObjectRef],
-        there: Vec<Option<Arc<Object>>>,
+        primary: &Object,
+        (targets, there): (&[ObjectRef], Vec<Option<Arc<Object>>>),
         others: bool,
     ) -> Vec<TargetState> {
         let source = self.touched.source();
@@ -215,13 +236,41 @@ impl Reader<'_> {
                 stamp.source.cluster_uid.is_empty() || source.is_cluster_of(object, stamp)
             };
             let stamp = stamp.filter(counts);
+            let unstamped = existing.is_some() && stamp.is_none();
+            let rivals = Rivals::None;
             TargetState {
-                ownership: ownership.decide(self.key, object, stamp.as_ref(), others),
+                ownership: match unstamped && self.is_made_once(primary, object) {
+                    true => Ownership::Owner { rivals },
+                    false => ownership.decide(self.key, object, stamp.as_ref(), others),
+                },
                 object: object.clone(),
                 existing,
                 withheld: None,
             }
         });
         decided.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_decides_once_its_primary_is_known_to_want_the_target() {
+        let key = |name| Key::new(&"p".into(), &ObjectRef::local("v1", "Thing", None, name));
+        let [keeper, other] = ["keeper", "other"].map(key);
+        let shared = ObjectRef::local("v1", "ConfigMap", Some("n"), "shared");
+        let mut memory = Memory::default();
+        assert!(!is_stamped(&memory, &other, &shared), "nobody made it");
+        memory.outputs.record(&shared, Some(keeper.clone()));
+        assert!(is_stamped(&memory, &keeper, &shared));
+        assert!(
+            !is_stamped(&memory, &other, &shared),
+            "the keeper may not want it any more"
+        );
+        let contender = Contender::of(&keeper, None);
+        memory.ownership.set(contender, [&shared]);
+        assert!(is_stamped(&memory, &other, &shared));
     }
 }

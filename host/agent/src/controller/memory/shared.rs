@@ -235,7 +235,7 @@ mod tests {
                 let key = key(policy, name);
                 let made = made(policy, name);
                 memory.outputs.record(&made, Some(key.clone()));
-                memory.ownership.set(Contender::of(&key, None), [made]);
+                memory.ownership.set(Contender::of(&key, None), &[made]);
                 let last = LastResult::sample(End::InSync, KnownReason::InSync, 0);
                 memory.results.insert(key, last);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::contract::decide::FailedWrite;
 use transom_core::digest::Digest;
-use transom_core::inputs::seen::Observed;
+use transom_core::inputs::seen::{Fingerprints, Observed};
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
@@ -63,26 +63,29 @@ impl Memory {
         ours.map(|(_, last)| *last = Some(observed())).is_some()
     }
 
-    /// Ends a key's write of an object, successful or not; `left` is the object now with its fingerprint, if known.
+    /// Ends a key's write of an object, successful or not; `left` is the object now, if known, with its fingerprints.
     /// True when a watch reported another state of the object meanwhile, or one that cannot be compared because this
     /// one is unknown.
     pub(crate) fn end_of_write(
         &mut self,
         key: &Key,
         object: &ObjectRef,
-        left: Option<(&Object, Digest)>,
+        left: Option<&Object>,
+        fingerprints: &mut Fingerprints,
     ) -> bool {
         let seen = self.seen.get_mut(key).filter(|_| left.is_some());
         if let Some(seen) = seen {
-            seen.entry(object.clone()).or_default().written(left);
+            let seen = seen.entry(object.clone()).or_default();
+            seen.written(left, fingerprints);
         }
-        let fingerprint = left.map(|(_, fingerprint)| fingerprint);
         let writing = self.writing.get(object);
         if writing.is_none_or(|(writer, _)| writer != key) {
             return false;
         }
         let observed = self.writing.remove(object).and_then(|(_, last)| last);
-        observed.is_some_and(|observed| fingerprint.is_none() || observed != fingerprint)
+        let left = left.map(Observed::Present);
+        observed
+            .is_some_and(|observed| left.is_none_or(|left| observed != fingerprints.whole(left)))
     }
 
     /// Records a successful step, and how it left the object; returns the other reconciles that depend on what it
