@@ -121,3 +121,31 @@ fn a_swap_reconciles_exactly_the_primaries_whose_answer_differs() -> Result<()> 
     agent.stop()?;
     Ok(())
 }
+
+#[test]
+fn a_restart_reconciles_each_primary_once_though_all_want_objects_that_do_not_name_them()
+-> Result<()> {
+    // All share two roles that one of them keeps, and each has a namespace that is made once and bears no stamp.
+    const SHARING: &str = "cluster-access";
+    let few = 40;
+    let stage = Stage::new(0, few)?;
+    stage.put_policy(SHARING, &[])?;
+    let all = few as f64;
+    for is_restart in [false, true] {
+        let (agent, admin) = start(&stage, &[])?;
+        agent.wait_for_lines(1, &["\"loaded\""])?;
+        let done = || {
+            let rests = metric(admin, "transom_queue_primaries", SHARING).ok()? == 0.0;
+            let (added, released) = (reconciles(admin, "Added"), reconciles(admin, "Released"));
+            let (added, released) = (added.ok()?, released.ok()?);
+            (rests && added + released >= all).then_some((added, released))
+        };
+        let (added, released) = wait::until("an empty workqueue", DEADLINE, done)?;
+        ensure!(
+            !is_restart || (added, released) == (all, 0.0),
+            "{added} under Added, {released} under Released"
+        );
+        agent.stop()?;
+    }
+    Ok(())
+}
