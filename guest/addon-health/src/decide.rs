@@ -61,11 +61,17 @@ impl AddOn {
     /// Whether it says the same as the cluster.
     fn says(&self, cluster: &ObservedCondition) -> bool {
         let says = |one: &ObservedCondition| {
-            (&one.status, &one.reason, &one.message)
-                == (&cluster.status, &cluster.reason, &cluster.message)
+            (&one.status, &one.reason, one.message.as_str())
+                == (&cluster.status, &cluster.reason, beginning(&cluster.message))
         };
         self.available().is_some_and(says)
     }
+}
+
+/// What of the message of a cluster is written to its add-ons: of a text of theirs no more crosses, so the end could not
+/// be compared.
+fn beginning(message: &str) -> &str {
+    &message[..message.floor_char_boundary(4_096)]
 }
 
 /// Where the add-ons of a cluster are.
@@ -131,7 +137,7 @@ pub(crate) fn reconcile(
             kind: AVAILABLE,
             status: &unreachable.status,
             reason: &unreachable.reason,
-            message: &unreachable.message,
+            message: beginning(&unreachable.message),
         };
         let object = addon.reference(primary);
         answer

@@ -109,7 +109,7 @@ impl Paths {
 /// The selected part of a value; `None` when nothing of it is selected.
 fn select(node: &Node, value: &Value, audience: Audience) -> Option<Value> {
     if node.whole {
-        return audience.whole(value);
+        return Some(audience.whole(value));
     }
     match value {
         Value::Object(map) => {

@@ -42,8 +42,8 @@ impl Need {
         }
     }
 
-    /// All objects of a kind, in the namespace of `place` if it has one; the name of `place` is empty. Their texts of
-    /// more than 4,096 bytes are absent.
+    /// All objects of a kind, in the namespace of `place` if it has one; the name of `place` is empty. Of their
+    /// texts the first 4,096 bytes cross.
     pub fn every(role: &str, place: ObjectRef, labels: Vec<LabelTerm>) -> Self {
         let query = Query {
             labels,

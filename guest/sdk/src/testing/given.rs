@@ -145,6 +145,11 @@ pub(super) trait Found: Clone + DeserializeOwned {
     fn role(&self) -> &str;
     /// The JSON of its objects; none for another form.
     fn objects(&mut self) -> Vec<&mut String>;
+
+    /// Whether these are the objects of a set.
+    fn is_set(&self) -> bool {
+        false
+    }
 }
 
 impl Found for kubeconfig::Input {
@@ -174,6 +179,10 @@ impl Found for objects::Input {
                 .collect(),
             _ => Vec::new(),
         }
+    }
+
+    fn is_set(&self) -> bool {
+        matches!(self.value, objects::Value::Every(_))
     }
 }
 
@@ -221,10 +230,30 @@ fn cut_input<I: Found>(
         .get(&role)
         .ok_or_else(|| format!("no need of the guest names the role `{role}` of an object"))?;
     let declared = Declared::of(about, (&kind.api_version, &kind.kind))?;
+    let is_set = input.is_set();
     for text in input.objects() {
         let value = serde_json::from_str(text)
             .map_err(|error| format!("failed to read the object `{role}`: {error}"))?;
-        *text = declared.project(&value).to_string();
+        let value = declared.project(&value);
+        *text = if is_set { short(&value) } else { value }.to_string();
     }
     Ok(input)
+}
+
+/// The most bytes that cross of a text or a key of one object of a set.
+const TEXT: usize = 4_096;
+
+/// A copy of a value in which no text is longer, and no key of a map.
+fn short(value: &Value) -> Value {
+    let beginning = |text: &str| text[..text.floor_char_boundary(TEXT)].to_owned();
+    match value {
+        Value::String(text) => beginning(text).into(),
+        Value::Array(items) => items.iter().map(short).collect(),
+        Value::Object(map) => {
+            let entries = map.iter();
+            let entries = entries.map(|(key, value)| (beginning(key), short(value)));
+            Value::Object(entries.collect())
+        }
+        other => other.clone(),
+    }
 }

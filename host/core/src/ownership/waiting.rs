@@ -7,6 +7,12 @@ use crate::work::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// How many others of the policy of a key there are.
+fn others(keys: &BTreeMap<Arc<str>, BTreeSet<Key>>, key: &Key) -> usize {
+    let keys = keys.get(&key.policy);
+    keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
+}
+
 impl OwnershipIndex {
     /// Records targets of a primary before its guest has named all of them: earlier claims stay.
     pub fn widen<'a>(
@@ -42,16 +48,23 @@ impl OwnershipIndex {
     /// How many other primaries of the policy may want a target without having said so. The key is woken when there are
     /// none.
     pub fn undecided(&mut self, key: &Key) -> usize {
-        let others = |keys: &BTreeMap<Arc<str>, BTreeSet<Key>>| {
-            let keys = keys.get(&key.policy);
-            keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
-        };
-        let undecided = others(&self.unlocated) + others(&self.unknown);
-        if undecided > 0 {
+        let undecided = others(&self.unlocated, key) + others(&self.unknown, key);
+        self.wait(key, undecided)
+    }
+
+    /// How many other primaries of the policy have not been located since the start. The key is woken when there are
+    /// none.
+    pub fn unlocated(&mut self, key: &Key) -> usize {
+        let unlocated = others(&self.unlocated, key);
+        self.wait(key, unlocated)
+    }
+
+    fn wait(&mut self, key: &Key, others: usize) -> usize {
+        if others > 0 {
             let deferred = self.deferred.entry(Arc::clone(&key.policy)).or_default();
             deferred.insert(key.clone());
         }
-        undecided
+        others
     }
 
     /// The policies whose primaries must be located first: the key's own, the policy of a stamp whose primary may

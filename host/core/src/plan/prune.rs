@@ -124,12 +124,12 @@ pub fn plan(
                 .then(|| Failure::known(KnownReason::SourceDeleted, message));
             return pruned;
         }
-        let shared = unshared(policy, key, &candidate.object.reference, ownership);
-        match (removal(policy, key, candidate), shared) {
+        let shared = is_shared(policy, key, &candidate.object.reference);
+        let free = unwanted(key, candidate, (shared, ownership));
+        match (removal(policy, key, candidate), free) {
             (Ok(()), Ok(())) => pruned.plan.steps.push(delete(&candidate.object, why)),
-            (Ok(()), Err(shared)) => {
-                pruned.shared.get_or_insert(shared);
-            }
+            (Ok(()), Err(wanted)) if shared => drop(pruned.shared.get_or_insert(wanted)),
+            (Ok(()), Err(wanted)) => drop(pruned.kept.get_or_insert(wanted)),
             (Err(failure), _) => {
                 dependents.extend(failure.objects.iter().cloned());
                 pruned.kept.get_or_insert(failure);
@@ -182,28 +182,31 @@ fn removal(policy: &Policy, key: &Key, candidate: &PruneCandidate) -> Result<(),
     Err(failure.about(candidate.kept_by.iter().cloned()))
 }
 
-/// Checks that no other primary may want an object that all primaries of the policy have, without having said so yet.
-fn unshared(
-    policy: &Policy,
+/// Whether all primaries of the policy have an object.
+fn is_shared(policy: &Policy, key: &Key, target: &ObjectRef) -> bool {
+    let rule = policy.made(target, &key.primary);
+    rule.is_some_and(WriteRule::is_shared)
+}
+
+/// Checks that no other primary of the policy may want an output without having said so yet: of an output that all
+/// share, none whose guest is silent; of any other, none that was not located since the start, which may take it over.
+fn unwanted(
     key: &Key,
-    target: &ObjectRef,
-    ownership: &mut OwnershipIndex,
+    candidate: &PruneCandidate,
+    (shared, ownership): (bool, &mut OwnershipIndex),
 ) -> Result<(), Failure> {
-    if !policy
-        .made(target, &key.primary)
-        .is_some_and(WriteRule::is_shared)
-    {
+    let target = &candidate.object.reference;
+    let (others, may) = match shared {
+        true => (ownership.undecided(key), "share"),
+        false => (ownership.unlocated(key), "want"),
+    };
+    if others == 0 {
         return Ok(());
     }
-    match ownership.undecided(key) {
-        0 => Ok(()),
-        others => {
-            let message = format!(
-                "{target} is kept: {others} primaries may share it, and it is not known whether they do"
-            );
-            Err(Failure::known(KnownReason::StillNeeded, message))
-        }
-    }
+    let message = format!(
+        "{target} is kept: {others} primaries may {may} it, and it is not known whether they do"
+    );
+    Err(Failure::known(KnownReason::StillNeeded, message))
 }
 
 fn delete(object: &Object, why: Undesired) -> Step {
@@ -365,6 +368,40 @@ mod tests {
             drop(index.set(Contender::of(&key("b"), None), []));
         };
         assert_eq!(prune(wants_nothing), (1, None));
+    }
+
+    #[test]
+    fn an_output_stays_until_every_other_primary_was_located_since_the_start() {
+        use crate::ownership::Contender;
+        let manifest = sample::with(
+            kubeconfig_manifest(),
+            &[("/spec/own/keepUntilAbsent", json!([]))],
+        );
+        let policy = sample::policy(&manifest);
+        let mut body = json!({});
+        stamp("a", "uid-a").put(&mut body);
+        let candidates = [PruneCandidate {
+            object: Arc::new(object(target("demo"), body)),
+            kept_by: Vec::new(),
+        }];
+        let ownership = &mut OwnershipIndex::default();
+        let prune = |ownership: &mut OwnershipIndex| {
+            let why = Undesired::TargetMoved;
+            let from = (&key("a"), &source("a"));
+            plan(&policy, from, &candidates, ownership, why)
+        };
+        ownership.expect(&key("a"));
+        ownership.expect(&key("b"));
+        let pruned = prune(ownership);
+        let why = pruned.kept.map(|kept| kept.reason);
+        assert_eq!(why, Some(KnownReason::StillNeeded.into()));
+        assert_eq!(pruned.plan.steps, []);
+        ownership.set(Contender::of(&key("a"), None), []);
+        // Its guest says nothing, so it is not known to want the output.
+        let woken = ownership.keep(Contender::of(&key("b"), None), []);
+        assert_eq!(woken, [key("a")]);
+        let pruned = prune(ownership);
+        assert_eq!((pruned.kept, pruned.plan.steps.len()), (None, 1));
     }
 
     #[test]

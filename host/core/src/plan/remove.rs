@@ -70,6 +70,12 @@ fn own(
     if policy.own.prune == PruneSpec::Never {
         return Ok(None);
     }
+    if rule.creates_only() {
+        let message =
+            format!("{object} is not removed: it is made once, and then belongs to others");
+        let failure = Failure::known(KnownReason::TargetNotOwned, message);
+        return Err(failure.about([object.clone()]));
+    }
     let rivals = whole::owned(wanting, claimed)?;
     adopt::check_removal(wanting, existing, (rule, rivals))?;
     spared(wanting, existing, rivals)?;

@@ -1,10 +1,11 @@
-//! For whom a part of a value is selected. One object of a set crosses without long texts: its objects share the limits
-//! of the set, so a writer of one of them could otherwise use up what is there for all.
+//! For whom a part of a value is selected. Of one object of a set only the beginning of long texts crosses: its objects
+//! share the limits of the set, so a writer of one of them could otherwise use up what is there for all. What is there
+//! stays there: a selector without one of its labels, say, would select more.
 
 use super::{Paths, select};
 use serde_json::{Map, Value};
 
-/// The most bytes that a text or a key of one object of a set has. Every name, label and finalizer is shorter.
+/// The most bytes that cross of a text or a key of one object of a set. Every name, label and finalizer is shorter.
 const TEXT: usize = 4_096;
 
 /// For whom the selected part of a value is.
@@ -12,7 +13,7 @@ const TEXT: usize = 4_096;
 pub(super) enum Audience {
     /// For a guest: a value of another shape than a path needs is left out.
     Guest,
-    /// For a guest, as one object of a set: long texts are left out, too.
+    /// For a guest, as one object of a set: long texts are cut, too.
     Set,
     /// For the host: a value of another shape is emptied.
     Host,
@@ -20,36 +21,40 @@ pub(super) enum Audience {
 
 impl Audience {
     /// What it gets of a value at a declared path.
-    pub(super) fn whole(self, value: &Value) -> Option<Value> {
+    pub(super) fn whole(self, value: &Value) -> Value {
         match self {
             Self::Set => short(value),
-            Self::Guest | Self::Host => Some(value.clone()),
+            Self::Guest | Self::Host => value.clone(),
         }
     }
 }
 
 impl Paths {
-    /// As [`Paths::project`], for one object of a set: a longer text, or an entry of a map with a longer key, is left
-    /// out wherever it stands, as if the object did not have it.
+    /// As [`Paths::project`], for one object of a set: of a longer text or key only the beginning is left, wherever it
+    /// stands.
     pub fn project_member(&self, value: &Value) -> Value {
         let selected = select(&self.0.root, value, Audience::Set);
         selected.unwrap_or_else(|| Value::Object(Map::new()))
     }
 }
 
-/// A copy of a value without what is too long; `None` for a text that is. Lists and maps stay, also when they are empty
-/// then.
-fn short(value: &Value) -> Option<Value> {
-    Some(match value {
-        Value::String(text) if text.len() > TEXT => return None,
-        Value::Array(items) => items.iter().filter_map(short).collect(),
+/// A copy of a value in which no text is longer, and no key of a map.
+fn short(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::from(beginning(text)),
+        Value::Array(items) => items.iter().map(short).collect(),
         Value::Object(map) => {
-            let entries = map.iter().filter(|(key, _)| key.len() <= TEXT);
-            let entries = entries.filter_map(|(key, value)| Some((key.clone(), short(value)?)));
+            let entries = map.iter();
+            let entries = entries.map(|(key, value)| (beginning(key).to_owned(), short(value)));
             Value::Object(entries.collect())
         }
         other => other.clone(),
-    })
+    }
+}
+
+/// The first of [`TEXT`] bytes, up to the end of a character.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT)]
 }
 
 #[cfg(test)]
@@ -58,42 +63,29 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_long_text_is_left_out_wherever_it_stands_and_nothing_else() {
+    fn of_a_long_text_the_beginning_crosses_wherever_it_stands_and_everything_else_whole() {
         let (long, most) = ("x".repeat(TEXT + 1), "x".repeat(TEXT));
-        // What an object has, and what of it crosses.
-        for (has, crosses) in [
-            (json!({"a": {"b": long}}), json!({})),
-            (json!({"a": {"b": most}}), json!({"a": {"b": most}})),
-            (json!({"a": {"b": long, "c": 1}}), json!({"a": {"c": 1}})),
-            (
+        let (long, most) = (long.as_str(), most.as_str());
+        // The last character that does not fit is left out whole.
+        let (wide, fits) = ("é".repeat(TEXT), "é".repeat(TEXT / 2));
+        let shape = |long: &str| {
+            [
+                json!({"a": {"b": long, "c": 1}}),
                 json!({"m": {"k": long, "l": "x"}}),
-                json!({"m": {"l": "x"}}),
-            ),
-            (
-                json!({"m": {long.as_str(): 1, most.as_str(): 2}}),
-                json!({"m": {most.as_str(): 2}}),
-            ),
-            (
-                json!({"m": {"k": [long, 1, [long], null]}}),
-                json!({"m": {"k": [1, [], null]}}),
-            ),
-            (json!({"m": {"k": {"l": long}}}), json!({"m": {"k": {}}})),
-            (json!({"m": long}), json!({})),
-            (
-                json!({"l": [{"type": "X", "s": long, "t": 1}]}),
-                json!({"l": [{"type": "X"}]}),
-            ),
-        ] {
-            let paths = Paths::parse(&["a.b", "a.c", "m", "l[X].s"]).unwrap();
-            assert_eq!(paths.project_member(&has), crosses);
-            let shortened = paths.project(&crosses);
-            assert_eq!(
-                shortened, crosses,
-                "it is what would cross of an object without them"
-            );
+                json!({"m": {long: 1, "l": 2}}),
+                json!({"m": {"k": [long, 1, [long], null, {"l": long}]}}),
+                json!({"m": long}),
+                json!({"l": [{"type": "X", "s": long}]}),
+            ]
+        };
+        let paths = Paths::parse(&["a.b", "a.c", "m", "l[X].s"]).unwrap();
+        for (has, crosses) in [(long, most), (most, most), (wide.as_str(), fits.as_str())] {
+            for (has, crosses) in shape(has).iter().zip(shape(crosses)) {
+                assert_eq!(paths.project_member(has), crosses);
+            }
         }
         // A single object is read as it is.
         let alone = json!({"m": {"k": long}});
-        assert_eq!(Paths::parse(&["m"]).unwrap().project(&alone), alone);
+        assert_eq!(paths.project(&alone), alone);
     }
 }

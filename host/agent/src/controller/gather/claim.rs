@@ -69,8 +69,10 @@ impl Reader<'_> {
     /// Whether no other primary has to be located before it is known who owns a target, as far as is known.
     fn is_decided(&self, primary: &Object, target: &ObjectRef) -> bool {
         let is_stamped = is_stamped(&self.controller.memory.lock(), self.key, target);
-        let is_there = || self.controller.connections.weigh(target).is_some();
-        is_stamped || self.is_made_once(primary, target) && is_there()
+        // What is absent weighs nothing.
+        let is_there = |weight: usize| weight > 0;
+        let weight = || self.controller.connections.weigh(target);
+        is_stamped || self.is_made_once(primary, target) && weight().is_some_and(is_there)
     }
 
     /// Whether the policy only creates a target: once it exists, it belongs to others, and nobody owns it.
