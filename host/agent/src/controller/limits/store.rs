@@ -58,6 +58,10 @@ impl Controller {
         let mut conflict = None;
         for _ in 0..ATTEMPTS {
             self.learn(store, &mut there).await?;
+            if self.open_ledger(&key.policy, &there).is_err() {
+                there.outdate_old();
+                self.learn(store, &mut there).await?;
+            }
             self.open_ledger(&key.policy, &there)?;
             let record = match admit() {
                 Some(LimitVerdict::Reserve(record)) => record,
@@ -276,4 +280,83 @@ fn unrecorded(failed: &WriteFailure) -> Failure {
         _ => Class::Missing,
     };
     Failure::new(class, failed.reason.into(), &message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::Clock;
+    use crate::controller::connections::Connections;
+    use std::collections::BTreeMap;
+    use transom_api::policy::{Limited, LimitsSpec};
+    use transom_cluster::Cluster;
+    use transom_cluster::directory::{Directory, DirectoryOptions};
+    use transom_core::contract::AgentFacts;
+    use transom_core::digest::Digest;
+    use transom_core::limits::Ask;
+    use transom_core::reference::LOCAL;
+    use transom_core::watches::SecretReads;
+
+    fn place() -> ObjectRef {
+        ObjectRef::local("v1", "ConfigMap", Some("transom"), "transom-limits")
+    }
+
+    /// Two replicas that record in the same folder.
+    fn two() -> (tempfile::TempDir, [Controller; 2]) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = DirectoryOptions {
+            watch: false,
+            ..DirectoryOptions::new(LOCAL, folder.path())
+        };
+        let directory: Arc<dyn Cluster> = Arc::new(Directory::open(options).unwrap());
+        let replica = || {
+            let by_name = BTreeMap::from([(LOCAL.to_owned(), Arc::clone(&directory))]);
+            let connections = Connections::new(by_name, SecretReads::Watch);
+            let facts = AgentFacts::new("local-cluster", None);
+            Controller::new(connections, Clock::new(None), facts).limiting(Some(place()))
+        };
+        (folder, [replica(), replica()])
+    }
+
+    /// Has a replica write an entry, or remove it.
+    async fn set(replica: &Controller, entry: &str, text: Option<&str>) {
+        let store = replica.limits.store.as_ref().unwrap();
+        let mut there = store.there.lock().await;
+        there.outdate();
+        replica.learn(store, &mut there).await.unwrap();
+        let text = text.map(str::to_owned);
+        replica.put(store, &mut there, entry, text).await.unwrap();
+    }
+
+    /// Asks for a change of one primary of a policy, as a reconcile does.
+    async fn change(replica: &Controller, policy: &str) -> Result<LimitVerdict, Failure> {
+        let key = Key::new(&policy.into(), &place());
+        let (limits, kinds) = (LimitsSpec::default(), [Limited::ElementsAdded].into());
+        let ask = Ask {
+            primary: &key.primary,
+            kinds: &kinds,
+            limits: &limits,
+            revision: Digest::of_bytes(b"one"),
+            primaries: 1_000,
+            now_seconds: replica.clock.now_seconds(),
+        };
+        let admit = || replica.limits.admit(policy, &ask);
+        replica.record_for(&key, admit).await
+    }
+
+    #[tokio::test]
+    async fn an_entry_that_cannot_be_used_is_read_again_and_holds_up_no_other_policy() {
+        let (_folder, [ours, other]) = two();
+        set(&other, "one", Some("nonsense")).await;
+        let told = change(&ours, "one").await.unwrap_err();
+        assert!(
+            told.message.contains("`data.one` is not a record"),
+            "{told:?}"
+        );
+        change(&ours, "two").await.unwrap();
+        set(&other, "one", None).await;
+        // As after a while.
+        ours.limits.store.as_ref().unwrap().there.lock().await.read = None;
+        change(&ours, "one").await.unwrap();
+    }
 }

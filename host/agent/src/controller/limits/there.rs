@@ -10,13 +10,16 @@ use transom_core::limits::LimitRecord;
 use transom_core::object::Object;
 use transom_core::projection::path;
 
-/// How long a failure counts: others that wait for the same need not wait for a server that does not answer.
+/// How long a failure counts, and an entry that cannot be used: others that wait for the same need not wait for a
+/// server that does not answer.
 const FAILED: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct There {
     /// Whether it was read.
     pub(super) known: bool,
+    /// When that was.
+    pub(super) read: Option<Instant>,
     /// As it was read or written last.
     pub(super) object: Option<Object>,
     pub(super) failed: Option<(Instant, Failure)>,
@@ -90,10 +93,18 @@ impl There {
         (self.known, self.unanswered) = (false, None);
     }
 
+    /// Reads it again before the next use, unless that was done a moment ago: an entry that cannot be used may have
+    /// been removed since, and holds up no other policy meanwhile.
+    pub(super) fn outdate_old(&mut self) {
+        if self.read.is_none_or(|at| at.elapsed() >= FAILED) {
+            self.outdate();
+        }
+    }
+
     /// Takes it as it is now. Returns who wrote an entry as it is.
     pub(super) fn found(&mut self, object: Option<Object>) -> impl Fn(&str) -> LastWriter + use<> {
         let (before, unanswered) = (self.data(), self.unanswered.take());
-        (self.object, self.known) = (object, true);
+        (self.object, self.known, self.read) = (object, true, Some(Instant::now()));
         let now = self.data();
         move |entry| {
             let now = now.get(entry).and_then(Value::as_str);
