@@ -132,8 +132,7 @@ impl Ledger {
     }
 
     /// Another replica may have written the record since: takes it if it is not older than ours.
-    pub fn found_again(&mut self, found: Option<LimitRecord>) {
-        let Some(found) = found else { return };
+    pub fn found_again(&mut self, found: LimitRecord) {
         let same = self.record.as_ref() == Some(&found);
         let ours = self.record.as_ref().map(|record| record.started_seconds);
         if !same && ours.is_none_or(|ours| found.started_seconds >= ours) {

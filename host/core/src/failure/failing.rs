@@ -234,6 +234,11 @@ impl Failing {
         self.known && self.unsaved
     }
 
+    /// What was stored is gone: [`Self::text`] is to be written again.
+    pub fn lost(&mut self) {
+        self.unsaved |= self.text().is_some();
+    }
+
     /// [`Self::text`] was written.
     pub fn saved(&mut self, text: Option<&str>) {
         self.unsaved = self.text().as_deref() != text;

@@ -24,7 +24,7 @@ const PREFIX: &str = "failing_";
 const ROOM: usize = 512 * 1024;
 
 /// The entry of a policy.
-fn entry(policy: &str) -> String {
+pub(super) fn entry(policy: &str) -> String {
     format!("{PREFIX}{policy}")
 }
 

@@ -2,7 +2,7 @@
 //! only. It holds numbers, no names of objects.
 
 use super::there::{LastWriter, There};
-use super::{Controller, KeptPolicy};
+use super::{Controller, KeptPolicy, failing};
 use crate::telemetry;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -33,6 +33,27 @@ impl LimitStore {
         Self {
             place,
             there: Mutex::default(),
+        }
+    }
+}
+
+impl KeptPolicy {
+    /// Takes what was recorded by somebody else, or by a write that got no answer. What somebody removed or broke is
+    /// written again: after a kill a stop would be lifted, and times would begin anew.
+    fn learn(&mut self, policy: &str, there: &There, writer: impl Fn(&str) -> LastWriter) {
+        let entry = failing::entry(policy);
+        if there.text(&entry).is_none() && writer(&entry) == LastWriter::Another {
+            self.failing.lost();
+        }
+        let Some(ledger) = &mut self.ledger else {
+            return;
+        };
+        match (writer(policy), there.record(policy).ok().flatten()) {
+            // The ledger may be ahead of it, and knows for which primaries it counts.
+            (LastWriter::Nobody, _) => {}
+            (LastWriter::ThisReplica, Some(record)) => ledger.recorded(record),
+            (_, Some(record)) => ledger.found_again(record),
+            (_, None) => self.unsaved = ledger.record().cloned().or(self.unsaved.take()),
         }
     }
 }
@@ -137,16 +158,10 @@ impl Controller {
             }
         };
         for (policy, kept) in self.limits.lock().iter_mut() {
-            let (Some(ledger), Ok(record)) = (&mut kept.ledger, there.record(policy)) else {
-                continue;
-            };
-            match (writer(policy), record) {
-                // The ledger may be ahead of it, and knows for which primaries it counts.
-                (LastWriter::Nobody, _) => {}
-                (LastWriter::ThisReplica, Some(record)) => ledger.recorded(record),
-                (_, record) => ledger.found_again(record),
-            }
+            kept.learn(policy, there, &writer);
         }
+        // Something may have to be written again.
+        self.limits.withheld.notify_one();
         Ok(())
     }
 
@@ -358,5 +373,46 @@ mod tests {
         // As after a while.
         ours.limits.store.as_ref().unwrap().there.lock().await.read = None;
         change(&ours, "one").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_vanishes_is_written_again_for_every_policy() {
+        let (_folder, [ours, other]) = two();
+        let store = ours.limits.store.as_ref().unwrap();
+        for policy in ["one", "two"] {
+            change(&ours, policy).await.unwrap();
+        }
+        let one: Arc<str> = "one".into();
+        let kept = |take: &dyn Fn(&mut KeptPolicy)| take(ours.limits.lock().get_mut(&one).unwrap());
+        kept(&|kept| {
+            kept.failing.found(None, 0).unwrap();
+            kept.failing.failed(&Arc::new(place()), 7);
+        });
+        ours.save_failing(&one).await;
+        let before = store.there.lock().await.data();
+        assert_eq!(
+            before.keys().collect::<Vec<_>>(),
+            ["failing_one", "one", "two"]
+        );
+        for entry in before.keys() {
+            set(&other, entry, None).await;
+        }
+        store.there.lock().await.outdate();
+        change(&ours, "three").await.unwrap();
+        for policy in ["one", "two"].map(Arc::from) {
+            ours.save(&policy).await;
+            ours.save_failing(&policy).await;
+        }
+        set(&other, "three", None).await;
+        let there = other
+            .limits
+            .store
+            .as_ref()
+            .unwrap()
+            .there
+            .lock()
+            .await
+            .data();
+        assert_eq!(there, before);
     }
 }
