@@ -60,7 +60,7 @@ impl Controller {
         let loaded = queue.loaded();
         let left = match self.deselected(&loaded.revision.policy).await {
             Ok(left) => left,
-            Err(failure) => return is_out_of_reach(&failure),
+            Err(failure) => return is_unserved(&failure),
         };
         if queue.is_closed() {
             return true;
@@ -89,8 +89,45 @@ impl Controller {
     }
 }
 
+/// Whether there are no objects because their kind is not served. A right that is missing may come.
+fn is_unserved(failure: &Failure) -> bool {
+    failure.reason.known() == Some(KnownReason::KindMissing)
+}
+
 /// Whether objects cannot be read because the agent may not, or because their kind is not served.
 pub(super) fn is_out_of_reach(failure: &Failure) -> bool {
-    use KnownReason::{KindMissing, ReadForbidden};
-    matches!(failure.reason.known(), Some(ReadForbidden | KindMissing))
+    is_unserved(failure) || failure.reason.known() == Some(KnownReason::ReadForbidden)
+}
+
+/// Whether an object that cannot be read counts as gone: for a trial if it is out of reach, and else only if its kind
+/// is not served and nothing was made for it. It may bear a finalizer, which a right that comes later lets the agent
+/// take off.
+pub(super) fn counts_as_gone(failure: &Failure, made: bool, is_only_tried: bool) -> bool {
+    !made && is_unserved(failure) || is_only_tried && is_out_of_reach(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_right_is_no_proof_that_nothing_is_left_to_release() {
+        use KnownReason::{KindMissing, ReadForbidden, ServerUnavailable};
+        // What counts: at a start; of one object, where nothing or something was made for it, and in a trial.
+        for (reason, expected) in [
+            (KindMissing, [true, true, false, true]),
+            (ReadForbidden, [false, false, false, true]),
+            (ServerUnavailable, [false; 4]),
+        ] {
+            let failure = Failure::known(reason, "it cannot be read");
+            let gone = |made, tried| counts_as_gone(&failure, made, tried);
+            let found = [
+                is_unserved(&failure),
+                gone(false, false),
+                gone(true, false),
+                gone(true, true),
+            ];
+            assert_eq!(found, expected, "{reason:?}");
+        }
+    }
 }

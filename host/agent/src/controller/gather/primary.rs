@@ -1,7 +1,7 @@
 //! The primary of a reconcile: as it is, or gone for the policy, with what may be left of it.
 
 use super::{Leftovers, Reader};
-use crate::controller::deselected::is_out_of_reach;
+use crate::controller::deselected::{counts_as_gone, is_out_of_reach};
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
@@ -151,10 +151,7 @@ impl Reader<'_> {
             return Ok(None);
         }
         match controller.connections.confirm(&self.key.primary).await {
-            // Without rights, or without the kind, nothing can be released.
-            Err(failure) if (!made || self.is_only_tried()) && is_out_of_reach(&failure) => {
-                Ok(None)
-            }
+            Err(failure) if counts_as_gone(&failure, made, self.is_only_tried()) => Ok(None),
             there => there,
         }
     }
