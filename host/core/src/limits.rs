@@ -132,7 +132,8 @@ impl Ledger {
     }
 
     /// Another replica may have written the record since: takes it if it is not older than ours.
-    pub fn found_again(&mut self, found: LimitRecord) {
+    pub fn found_again(&mut self, found: LimitRecord, now_seconds: i64) {
+        self.began_by(now_seconds);
         let same = self.record.as_ref() == Some(&found);
         let ours = self.record.as_ref().map(|record| record.started_seconds);
         if !same && ours.is_none_or(|ours| found.started_seconds >= ours) {
@@ -168,6 +169,7 @@ impl Ledger {
     /// Whether a primary may be changed now; all of what is planned for it, or nothing.
     pub fn admit(&mut self, ask: &Ask<'_>) -> LimitVerdict {
         self.begin(&ask.revision, ask.limits);
+        self.began_by(ask.now_seconds);
         // While something is withheld, only `check` ends the interval: it counts all that is withheld.
         if !self.withholds() {
             self.turn(ask.limits, ask.now_seconds);

@@ -505,14 +505,14 @@ fn what_another_replica_recorded_counts() {
     let mut fleet = Fleet::new(40, json!({}));
     fleet.add(0..3);
     let mut other = fleet.kept.clone().unwrap();
-    fleet.ledger.found_again(other.clone());
+    fleet.ledger.found_again(other.clone(), fleet.now);
     assert_eq!(fleet.add(0..3), 3, "it is our own");
     other.reserved.insert(ADDED, 10);
-    fleet.ledger.found_again(other.clone());
+    fleet.ledger.found_again(other.clone(), fleet.now);
     assert_eq!(fleet.add(3..40), 2);
     other.started_seconds -= 1;
     other.reserved.clear();
-    fleet.ledger.found_again(other.clone());
+    fleet.ledger.found_again(other.clone(), fleet.now);
     // Our own write of it got no answer, and another interval began since.
     fleet.ledger.recorded(other);
     assert_eq!(fleet.add(5..6), 0, "it gives nothing back");

@@ -42,8 +42,17 @@ impl Ledger {
         }
     }
 
+    /// The interval began now at the latest. A clock that was ahead and was set right would else have its record
+    /// outlast newer ones of other replicas.
+    pub(super) fn began_by(&mut self, now_seconds: i64) {
+        if let Some(record) = &mut self.record {
+            record.started_seconds = record.started_seconds.min(now_seconds);
+        }
+    }
+
     /// Ends the interval when its time is over and nothing keeps it open.
     pub(super) fn turn(&mut self, limits: &LimitsSpec, now_seconds: i64) {
+        self.began_by(now_seconds);
         let Some(record) = &mut self.record else {
             return;
         };
@@ -84,5 +93,33 @@ impl Ledger {
 fn cap(counts: &mut BTreeMap<Limited, u32>, kind: Limited, most: u32) {
     if let Some(count) = counts.get_mut(&kind) {
         *count = (*count).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::LimitRecord;
+
+    #[test]
+    fn a_record_of_a_clock_that_was_ahead_gives_way_to_a_newer_one() {
+        const NOW: i64 = 1_000;
+        let mut ours = Ledger::found(Some(LimitRecord::new(NOW + 500, 600)));
+        let stop = LimitRecord {
+            reached: true,
+            ..LimitRecord::new(NOW, 600)
+        };
+        ours.found_again(stop.clone(), NOW);
+        assert_eq!(ours.record(), Some(&stop));
+        let mut before = ours.clone();
+        before.found_again(LimitRecord::new(NOW - 1, 600), NOW + 9);
+        assert_eq!(before.record(), Some(&stop), "it is older");
+        // What it writes next does not begin in the future, either.
+        let mut ahead = Ledger::found(Some(LimitRecord::new(NOW + 500, 600)));
+        ahead.turn(&LimitsSpec::default(), NOW);
+        assert_eq!(
+            ahead.record().map(|record| record.started_seconds),
+            Some(NOW)
+        );
     }
 }

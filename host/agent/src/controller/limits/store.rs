@@ -40,7 +40,12 @@ impl LimitStore {
 impl KeptPolicy {
     /// Takes what was recorded by somebody else, or by a write that got no answer. What somebody removed or broke is
     /// written again: after a kill a stop would be lifted, and times would begin anew.
-    fn learn(&mut self, policy: &str, there: &There, writer: impl Fn(&str) -> LastWriter) {
+    fn learn(
+        &mut self,
+        policy: &str,
+        (there, writer): (&There, &impl Fn(&str) -> LastWriter),
+        now_seconds: i64,
+    ) {
         let entry = failing::entry(policy);
         if there.text(&entry).is_none() && writer(&entry) == LastWriter::Another {
             self.failing.lost();
@@ -52,7 +57,7 @@ impl KeptPolicy {
             // The ledger may be ahead of it, and knows for which primaries it counts.
             (LastWriter::Nobody, _) => {}
             (LastWriter::ThisReplica, Some(record)) => ledger.recorded(record),
-            (_, Some(record)) => ledger.found_again(record),
+            (_, Some(record)) => ledger.found_again(record, now_seconds),
             (_, None) => self.unsaved = ledger.record().cloned().or(self.unsaved.take()),
         }
     }
@@ -157,8 +162,9 @@ impl Controller {
                 return Err(there.fail(Failure { message, ..failure }));
             }
         };
+        let now_seconds = self.clock.now_seconds();
         for (policy, kept) in self.limits.lock().iter_mut() {
-            kept.learn(policy, there, &writer);
+            kept.learn(policy, (there, &writer), now_seconds);
         }
         // Something may have to be written again.
         self.limits.withheld.notify_one();
