@@ -153,8 +153,10 @@ pub enum Approved {
     Nothing,
     /// This digest.
     Digest(String),
-    /// A digest, by a user who may not; or it is not known whether the user may. For people.
+    /// A digest, by a user who may not. For people.
     Forbidden(String),
+    /// A digest, and it cannot be read whether the user may. For people.
+    Unknown(KnownReason, String),
 }
 
 /// What the approval of a candidate lets pass, by what it counts for the limits of its policy; nothing when its plan
@@ -200,6 +202,7 @@ pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> Candi
                     return CandidateVerdict::Activate;
                 }
                 Approved::Forbidden(why) => (KnownReason::ApprovalForbidden, format!("; {why}")),
+                Approved::Unknown(reason, why) => (*reason, format!("; {why}")),
                 Approved::Digest(_) => {
                     let why = "; another plan was approved".to_owned();
                     (KnownReason::PlanChanged, why)
@@ -447,6 +450,12 @@ mod tests {
                 &good,
                 Approved::Forbidden("no".to_owned()),
                 "Approval ApprovalForbidden",
+            ),
+            (
+                "Preview",
+                &good,
+                Approved::Unknown(KnownReason::ServerUnavailable, "slow".to_owned()),
+                "Approval ServerUnavailable",
             ),
             ("Automatic", &wide, Approved::Nothing, "Limits LimitReached"),
             ("Automatic", &wide, digest(&token), "active"),

@@ -56,7 +56,7 @@ struct KeptPolicy {
     /// The approved plan of the active revision, until it is needed.
     plan: Option<ApprovedPlan>,
     /// What was said last of an approval that does not count.
-    forbidden: String,
+    uncounted: String,
 }
 
 impl ChangeLimits {

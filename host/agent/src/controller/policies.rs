@@ -256,10 +256,13 @@ impl Controller {
         match approvals.may(user, policy).await {
             Ok(true) => digest(),
             Ok(false) => Approved::Forbidden(format!("the user {} may not approve it", user.name)),
-            Err(why) => Approved::Forbidden(format!(
-                "it is not known whether the user {} may approve it: {why}",
-                user.name
-            )),
+            Err(failure) => {
+                let why = format!(
+                    "it is not known whether the user {} may approve it: {}",
+                    user.name, failure.message
+                );
+                Approved::Unknown(failure.reason, why)
+            }
         }
     }
 

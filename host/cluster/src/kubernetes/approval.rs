@@ -67,8 +67,8 @@ impl Approvals {
     /// Whether a user may `update` the subresource `approval` of a policy.
     ///
     /// # Errors
-    /// When the API server does not tell, with the cause.
-    pub async fn may(&self, user: &User, policy: &str) -> Result<bool, String> {
+    /// `ReadForbidden` when the agent may not ask, else `ServerUnavailable` or `ReadFailed`.
+    pub async fn may(&self, user: &User, policy: &str) -> Result<bool, ReadFailure> {
         let review = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
                 user: Some(user.name.clone()),
@@ -88,7 +88,7 @@ impl Approvals {
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let parameters = PostParams::default();
         let asked = timeout(PATIENCE, api.create(&parameters, &review)).await;
-        let status = answered(asked).map_err(|cause| cause.message)?.status;
+        let status = answered(asked).map_err(unanswered)?.status;
         Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
     }
 }
@@ -118,11 +118,10 @@ impl Approvals {
         };
         let answer = match answered(timeout(PATIENCE, api.create(&parameters, &asked)).await) {
             Ok(answer) => answer,
-            // The API server does not serve the question: that says nothing about a kind that a policy names.
-            Err(cause) if cause.reason == KnownReason::KindMissing => {
-                return failed(KnownReason::ReadFailed, cause.message);
+            Err(cause) => {
+                let ReadFailure { reason, message } = unanswered(cause);
+                return failed(reason, message);
             }
-            Err(cause) => return failed(cause.reason, cause.message),
         };
         match answer.data.get("status").and_then(review::verdict) {
             Some(verdict) => Ok(verdict),
@@ -139,6 +138,18 @@ fn answered<T>(asked: Result<kube::Result<T>, Elapsed>) -> Result<T, RequestFail
     asked
         .map_err(|_| RequestFailure::late(PATIENCE))?
         .map_err(|error| RequestFailure::of(&error))
+}
+
+/// Why a question has no answer. That the API server does not serve it says nothing about a kind that a policy names.
+fn unanswered(cause: RequestFailure) -> ReadFailure {
+    let reason = match cause.reason {
+        KnownReason::KindMissing => KnownReason::ReadFailed,
+        reason => reason,
+    };
+    ReadFailure {
+        reason,
+        message: cause.message,
+    }
 }
 
 #[cfg(test)]
@@ -177,7 +188,8 @@ mod tests {
         let asked = at().ask(&question, None).await.unwrap_err();
         let whoami = at().whoami().await.unwrap_err();
         let may = at().may(&User::default(), "p").await.unwrap_err();
-        (asked.reason, [asked.message, whoami, may])
+        assert_eq!(may.reason, asked.reason);
+        (asked.reason, [asked.message, whoami, may.message])
     }
 
     #[tokio::test]

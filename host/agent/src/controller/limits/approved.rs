@@ -70,27 +70,27 @@ impl Controller {
         if self.connections.approvals().is_some() && self.limits.status(policy).is_none() {
             return None;
         }
-        match self.approved(policy, &approval).await {
-            Approved::Digest(digest) => Some(digest),
-            Approved::Nothing => None,
-            Approved::Forbidden(why) => {
-                let digest = &approval.digest;
-                let message = format!("the approval of {digest} does not count: {why}");
-                self.tell_forbidden(policy, message);
-                None
-            }
-        }
+        let (reason, why) = match self.approved(policy, &approval).await {
+            Approved::Digest(digest) => return Some(digest),
+            Approved::Nothing => return None,
+            Approved::Forbidden(why) => (KnownReason::ApprovalForbidden, why),
+            // It is asked again with the next look.
+            Approved::Unknown(reason, why) => (reason, why),
+        };
+        let digest = &approval.digest;
+        let message = format!("the approval of {digest} does not count: {why}");
+        self.tell_uncounted(policy, reason, message);
+        None
     }
 
     /// Says once why an approval does not count.
-    fn tell_forbidden(&self, policy: &Arc<str>, message: String) {
+    fn tell_uncounted(&self, policy: &Arc<str>, reason: KnownReason, message: String) {
         if let Some(kept) = self.limits.lock().get_mut(policy) {
-            if kept.forbidden == message {
+            if kept.uncounted == message {
                 return;
             }
-            kept.forbidden.clone_from(&message);
+            kept.uncounted.clone_from(&message);
         }
-        let reason = KnownReason::ApprovalForbidden;
         self.connections.warn_of_policy(policy, reason, &message);
         telemetry::warn_of_policy(policy, reason, &message);
     }
