@@ -260,6 +260,28 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn an_entry_of_failures_that_cannot_be_read_is_written_over() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let store = controller.limits.store.as_ref().unwrap();
+        let entry = format!("failing_{POLICY}");
+        let broken = Some("nonsense".to_owned());
+        let mut there = store.there.lock().await;
+        controller
+            .put(store, &mut there, &entry, broken)
+            .await
+            .unwrap();
+        drop(there);
+        controller.forget_failing();
+        controller
+            .guest_failed(&Key::new(&POLICY.into(), &primary))
+            .await;
+        controller.save_failing(&POLICY.into()).await;
+        let text = store.there.lock().await.text(&entry);
+        Failing::default().found(text.as_deref(), 0).unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_record_that_cannot_be_written_is_tried_again_with_back_off() {
         // There is no connection that could write it.
         let connections = Connections::new(BTreeMap::new(), SecretReads::Watch);

@@ -157,12 +157,14 @@ impl Failing {
     /// now, because its guest answered another replica or fails for the first time.
     ///
     /// # Errors
-    /// When the text is no such record. Nothing is known then.
+    /// When the text is no such record. It counts as none then, and [`Self::text`] is to be written in its place.
     pub fn found(&mut self, text: Option<&str>, now_seconds: i64) -> Result<(), String> {
-        let kept: BTreeMap<i64, Vec<String>> = text.map_or_else(
-            || Ok(BTreeMap::new()),
-            |text| serde_json::from_str(text).map_err(|error| error.to_string()),
-        )?;
+        let parse = |text| serde_json::from_str::<BTreeMap<i64, Vec<String>>>(text);
+        let kept = text.map(parse).transpose();
+        let (kept, told) = match kept {
+            Ok(kept) => (kept.unwrap_or_default(), Ok(())),
+            Err(error) => (BTreeMap::new(), Err(error.to_string())),
+        };
         let marks = kept.into_iter();
         let each =
             |(since, marks): (i64, Vec<String>)| marks.into_iter().map(move |mark| (mark, since));
@@ -174,7 +176,7 @@ impl Failing {
             *since = self.earlier.remove(&mark(primary)).unwrap_or(now_seconds);
         }
         (self.known, self.unsaved) = (true, self.text().as_deref() != text);
-        Ok(())
+        told
     }
 
     /// The guest failed for a primary now; returns since when it does, in seconds since 1970.
@@ -391,12 +393,15 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_none_is_not_overwritten() {
-        let (mut failing, a) = (Failing::default(), primary("a"));
-        failing.failed(&a, NOW);
+    fn a_record_that_is_none_counts_as_absent_and_is_replaced() {
         for text in ["", "7", "{\"x\": []}", "{\"1\": [2]}", "[]"] {
-            assert!(failing.found(Some(text), NOW).is_err(), "{text}");
-            assert!(!failing.is_known() && !failing.is_unsaved());
+            let (mut failing, a) = (Failing::default(), primary("a"));
+            failing.failed(&a, NOW);
+            assert!(failing.found(Some(text), NOW + 5).is_err(), "{text}");
+            assert!(failing.is_known() && failing.is_unsaved(), "{text}");
+            assert_eq!(failing.failed(&a, NOW + 9), NOW + 5, "{text}");
+            failing.saved(failing.text().as_deref());
+            assert!(!failing.is_unsaved());
         }
     }
 

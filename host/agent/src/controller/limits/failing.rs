@@ -168,23 +168,25 @@ impl Controller {
             return;
         }
         there.outdate();
-        let read = self.learn(store, &mut there).await;
-        let found = read.and_then(|()| {
-            let now_seconds = self.clock.now_seconds();
-            let each = policies.iter().map(|policy| {
-                let text = there.text(&entry(policy));
-                let found = self.failing(policy, |failing| {
-                    failing.found(text.as_deref(), now_seconds)
-                });
-                found.map_err(|why| unreadable(policy, &why))
-            });
-            each.collect::<Vec<_>>().into_iter().collect()
-        });
-        let Err::<(), Failure>(failure) = found else {
-            return self.statuses.changed();
+        let told = |failure: &Failure| {
+            let reason = failure.reason.known().unwrap_or(KnownReason::ReadFailed);
+            telemetry::unreadable("since when guests fail", reason, &failure.message);
         };
-        let reason = failure.reason.known().unwrap_or(KnownReason::ReadFailed);
-        telemetry::unreadable("since when guests fail", reason, &failure.message);
+        if let Err(failure) = self.learn(store, &mut there).await {
+            return told(&failure);
+        }
+        let now_seconds = self.clock.now_seconds();
+        for policy in policies {
+            let text = there.text(&entry(&policy));
+            let found = self.failing(&policy, |failing| {
+                failing.found(text.as_deref(), now_seconds)
+            });
+            // It is known now, so this is told once.
+            if let Err(why) = found {
+                told(&unreadable(&policy, &why));
+            }
+        }
+        self.statuses.changed();
     }
 
     /// Writes what changed of a policy since it was written; what cannot be written is tried again later.
@@ -228,6 +230,7 @@ impl Controller {
 fn unreadable(policy: &str, why: &str) -> Failure {
     let entry = entry(policy);
     let path = path::of(&["data", &entry]);
-    let message = format!("`{path}` is no record: {why}; the agent made it, so remove it");
+    let message =
+        format!("`{path}` is no record, so it counts as absent and is written anew: {why}");
     Failure::known(KnownReason::ReadFailed, message)
 }
