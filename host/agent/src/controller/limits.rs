@@ -282,6 +282,26 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_policy_that_is_made_again_before_the_next_look_begins_without_failures() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let (key, queue) = (Key::new(&POLICY.into(), &primary), controller.queue(POLICY));
+        let loaded = queue.unwrap().loaded();
+        let begins = |uid| {
+            let revision = (&*loaded.revision, Some(uid));
+            controller.limits.begin(revision, None, 0);
+        };
+        begins("1");
+        controller.guest_failed(&key).await;
+        controller.save_failing(&POLICY.into()).await;
+        begins("1");
+        assert!(controller.is_failing(&key));
+        begins("2");
+        controller.learn_failing().await;
+        assert!(!controller.is_failing(&key));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_record_that_cannot_be_written_is_tried_again_with_back_off() {
         // There is no connection that could write it.
         let connections = Connections::new(BTreeMap::new(), SecretReads::Watch);

@@ -145,7 +145,10 @@ impl Controller {
                 (Loaded | Swapped, Some(loaded)) => {
                     replaces |= works;
                     let (plan, now_seconds) = (active.take_plan(policy), self.clock.now_seconds());
-                    self.limits.begin(&loaded.revision, plan, now_seconds);
+                    let uid = active.uid(policy);
+                    let revision = &loaded.revision;
+                    self.limits
+                        .begin((revision, uid.as_deref()), plan, now_seconds);
                     let rehearsed = active.take_rehearsed(policy, &loaded);
                     self.resume(policy, loaded, rehearsed);
                 }

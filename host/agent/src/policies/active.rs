@@ -32,6 +32,8 @@ pub(super) struct ActiveState {
     pub(super) broken: Vec<(String, String)>,
     /// Every policy that is written.
     pub(super) written: BTreeSet<String>,
+    /// The uid of each of them that is an object.
+    pub(super) uids: BTreeMap<Arc<str>, String>,
     /// What is approved of each of them.
     pub(super) approvals: BTreeMap<Arc<str>, Approval>,
     /// The approved plans of revisions that became active just now.
@@ -151,6 +153,11 @@ impl Active {
     /// The active revision of a policy.
     pub(crate) fn loaded_of(&self, policy: &str) -> Option<Arc<LoadedPolicy>> {
         self.lock().loaded.get(policy).cloned()
+    }
+
+    /// The uid of a policy, if it is an object.
+    pub(crate) fn uid(&self, policy: &str) -> Option<String> {
+        self.lock().uids.get(policy).cloned()
     }
 
     /// What is approved of a policy.

@@ -191,6 +191,7 @@ impl Swap {
             }
         }
         self.active.lock().approvals = self.approvals();
+        self.active.lock().uids = self.uids();
         changes.extend(self.refuse_overlaps());
         self.active.lock().written = self.newest.keys().map(ToString::to_string).collect();
         self.active.loading(self.loads.count());

@@ -129,6 +129,8 @@ fn expired(word: KnownReason, why: &Failure, before: &str) -> Failure {
 /// or the primary is gone; other failures meanwhile, as of an API server, say nothing about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Failing {
+    /// The uid of the policy, if it is an object.
+    uid: Option<String>,
     /// In seconds since 1970.
     since: BTreeMap<Arc<ObjectRef>, i64>,
     /// Failures that an earlier process or another replica stored, for primaries whose guest was not asked since.
@@ -142,6 +144,17 @@ pub struct Failing {
 }
 
 impl Failing {
+    /// Says which policy it is. Another one that was made under the name of a former one has other guests: nothing that
+    /// is known, or stored, of the former one counts.
+    pub fn belongs_to(&mut self, uid: Option<&str>) {
+        if self.uid.as_deref() != uid {
+            *self = Self {
+                uid: uid.map(str::to_owned),
+                ..Self::default()
+            };
+        }
+    }
+
     /// Whether what is kept was read since this replica leads.
     pub fn is_known(&self) -> bool {
         self.known
@@ -173,7 +186,8 @@ impl Failing {
             self.earlier.remove(&mark);
         }
         for (primary, since) in &mut self.since {
-            *since = self.earlier.remove(&mark(primary)).unwrap_or(now_seconds);
+            let mark = mark(self.uid.as_deref(), primary);
+            *since = self.earlier.remove(&mark).unwrap_or(now_seconds);
         }
         (self.known, self.unsaved) = (true, self.text().as_deref() != text);
         told
@@ -181,7 +195,8 @@ impl Failing {
 
     /// The guest failed for a primary now; returns since when it does, in seconds since 1970.
     pub fn failed(&mut self, primary: &Arc<ObjectRef>, now_seconds: i64) -> i64 {
-        let earlier = self.earlier.remove(&mark(primary));
+        let mark = self.mark(primary);
+        let earlier = self.earlier.remove(&mark);
         let before = self.since.get(primary).copied();
         // Never later than now: the clock may have been set back.
         let since = before
@@ -194,10 +209,11 @@ impl Failing {
 
     /// The guest answered for a primary, or that is gone. True when it failed before.
     pub fn answered(&mut self, primary: &ObjectRef) -> bool {
+        let mark = || mark(self.uid.as_deref(), primary);
         if !self.known {
-            self.answered.insert(mark(primary));
+            self.answered.insert(mark());
         }
-        let earlier = !self.earlier.is_empty() && self.earlier.remove(&mark(primary)).is_some();
+        let earlier = !self.earlier.is_empty() && self.earlier.remove(&mark()).is_some();
         let failed = self.since.remove(primary).is_some() || earlier;
         self.unsaved |= failed;
         failed
@@ -218,7 +234,8 @@ impl Failing {
 
     /// Whether the guest failed for a primary when it was asked last.
     pub fn is_failing(&self, primary: &ObjectRef) -> bool {
-        let is_earlier = || !self.earlier.is_empty() && self.earlier.contains_key(&mark(primary));
+        let is_earlier =
+            || !self.earlier.is_empty() && self.earlier.contains_key(&self.mark(primary));
         self.since.contains_key(primary) || is_earlier()
     }
 
@@ -248,7 +265,10 @@ impl Failing {
 
     /// What to keep: by time, the marks of the primaries. No name of an object. `None` when there is nothing.
     pub fn text(&self) -> Option<String> {
-        let now = self.since.iter().map(|(primary, at)| (*at, mark(primary)));
+        let now = self
+            .since
+            .iter()
+            .map(|(primary, at)| (*at, self.mark(primary)));
         let earlier = self.earlier.iter().map(|(mark, at)| (*at, mark.clone()));
         let mut all: Vec<(i64, String)> = now.chain(earlier).collect();
         all.sort();
@@ -258,6 +278,10 @@ impl Failing {
             by_time.entry(at).or_default().push(mark);
         }
         (!by_time.is_empty()).then(|| json!(by_time).to_string())
+    }
+
+    fn mark(&self, primary: &ObjectRef) -> String {
+        mark(self.uid.as_deref(), primary)
     }
 
     /// As a policy's status shows it; `None` when the guest fails for no primary.
@@ -275,9 +299,13 @@ impl Failing {
     }
 }
 
-/// Tells a primary from the others of its policy, without its name.
-fn mark(primary: &ObjectRef) -> String {
-    let hex = Digest::of(&json!(primary)).hex();
+/// Tells a primary of this very policy from the others, without its name.
+fn mark(uid: Option<&str>, primary: &ObjectRef) -> String {
+    let of = match uid {
+        Some(uid) => json!([uid, primary]),
+        None => json!(primary),
+    };
+    let hex = Digest::of(&of).hex();
     hex.chars().take(MARK).collect()
 }
 
@@ -390,6 +418,28 @@ mod tests {
         assert!(!ours.is_unsaved(), "nothing of theirs is overwritten");
         ours.found(theirs.text().as_deref(), NOW + 200).unwrap();
         assert_eq!((ours.since[&a], ours.since[&b]), (NOW + 100, NOW + 200));
+    }
+
+    #[test]
+    fn a_policy_that_is_made_again_under_a_name_takes_over_no_time() {
+        let (mut former, a) = (Failing::default(), primary("a"));
+        former.belongs_to(Some("1"));
+        former.found(None, NOW).unwrap();
+        former.failed(&a, NOW);
+        let found = |uid| {
+            let mut anew = Failing::default();
+            anew.belongs_to(uid);
+            anew.found(former.text().as_deref(), NOW + 500).unwrap();
+            anew.failed(&a, NOW + 500)
+        };
+        assert_eq!(found(Some("1")), NOW);
+        assert_eq!(found(Some("2")), NOW + 500);
+        assert_eq!(found(None), NOW + 500);
+        // Without a kill between.
+        former.belongs_to(Some("1"));
+        assert!(former.is_failing(&a));
+        former.belongs_to(Some("2"));
+        assert!(!former.is_failing(&a) && !former.is_known());
     }
 
     #[test]

@@ -35,17 +35,19 @@ impl ApprovedPlan {
 }
 
 impl ChangeLimits {
-    /// A revision became active: ends the approvals for other revisions. If its own plan was approved, the changes of
-    /// that plan may exceed the limits for one interval from now.
+    /// A revision became active, of the policy with this uid, if it is an object: ends the approvals for other
+    /// revisions. If its own plan was approved, the changes of that plan may exceed the limits for one interval from
+    /// now.
     pub(in crate::controller) fn begin(
         &self,
-        revision: &Revision,
+        (revision, uid): (&Revision, Option<&str>),
         plan: Option<ApprovedCounts>,
         now_seconds: i64,
     ) {
         let (id, policy) = (revision.id(), &revision.policy);
         let mut policies = self.lock();
         let kept = policies.entry(Arc::clone(&policy.name)).or_default();
+        kept.failing.belongs_to(uid);
         if let Some(ledger) = &mut kept.ledger {
             ledger.begin(&id, &policy.limits);
         }

@@ -1,16 +1,16 @@
 //! Records in the history which revision is active and which are barred. A candidate is recorded as active before it
 //! works. A note is the whole record that a policy should have; it is written until the history matches it.
 
-use super::Swap;
 use super::probation::RunningProbation;
 use super::rollout::{PassedCandidate, Pending};
+use super::{ManifestState, Swap};
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
 use crate::policies::revisions::Note;
 use crate::policies::revisions::keeper::{self, KeptNote, Unkept};
 use crate::policies::{PolicySource, Written};
 use crate::telemetry;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -99,6 +99,14 @@ impl Swap {
     pub(super) fn uid<'a>(&self, written: &'a [Written]) -> Option<&'a str> {
         let of_server = matches!(self.source, PolicySource::Given(_));
         written.first().and_then(Written::uid).filter(|_| of_server)
+    }
+
+    /// The uid of each policy that is an object.
+    pub(super) fn uids(&self) -> BTreeMap<Arc<str>, String> {
+        let uid = |(name, newest): (&Arc<str>, &ManifestState)| {
+            Some((Arc::clone(name), self.uid(&newest.written)?.to_owned()))
+        };
+        self.newest.iter().filter_map(uid).collect()
     }
 
     /// Forgets the history of a removed policy, and schedules the deletion of its revisions. The API server deletes

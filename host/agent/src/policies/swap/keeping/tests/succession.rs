@@ -248,3 +248,15 @@ async fn what_is_watched_is_watched_on_after_an_upgrade_of_the_agent() {
         (works(&after), Some(probation))
     );
 }
+
+#[tokio::test]
+async fn a_policy_that_is_made_again_has_another_uid() {
+    let (_folder, cluster) = place();
+    let mut swap = new_agent(&cluster);
+    for uid in [None, Some("1"), Some("2")] {
+        let mut found = written("a");
+        found.policies[0].value["metadata"]["uid"] = json!(uid);
+        swap.exchange(found).await;
+        assert_eq!(swap.active.uid(&policy()).as_deref(), uid);
+    }
+}
