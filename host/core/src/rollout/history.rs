@@ -238,7 +238,7 @@ impl History {
         place: RecordPlace<'_>,
         keep: u32,
     ) -> Vec<Step> {
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX).max(2);
+        let keep = kept_at_most(keep);
         let others = self.records.iter();
         let others = others.filter(|one| one.id != record.id && one.barred.is_some() == barred);
         let (mut kept, mut bytes) = (0, 0);
@@ -260,6 +260,15 @@ impl History {
         surplus
             .map(|(one, why)| one.delete(place.namespace, why))
             .collect()
+    }
+
+    /// The barred records that a newer history does not have, without those for which it has no room: these were
+    /// removed to make room for newer ones.
+    pub fn bars_lost_in(&self, newer: &Self, keep: u32) -> impl Iterator<Item = &RevisionRecord> {
+        let barred = newer.records.iter().filter(|one| one.barred.is_some());
+        let room = kept_at_most(keep).saturating_sub(barred.count());
+        let lost = |one: &&RevisionRecord| one.barred.is_some() && newer.find(&one.id).is_none();
+        self.records.iter().filter(lost).take(room)
     }
 
     /// The steps that remove all records of a policy that was no object. Those of an object of the same name go with
@@ -301,6 +310,11 @@ impl History {
         steps.extend(self.surplus(record, true, place, keep));
         steps
     }
+}
+
+/// How many records are kept, of the barred ones and of the others.
+fn kept_at_most(keep: u32) -> usize {
+    usize::try_from(keep).unwrap_or(usize::MAX).max(2)
 }
 
 /// The path of an annotation.
@@ -389,6 +403,28 @@ mod tests {
                 (step, at) => panic!("{step:?} {at:?}"),
             }
         }
+    }
+
+    #[test]
+    fn only_bars_that_made_no_room_for_newer_ones_are_lost() {
+        let of = |settings: &[i64]| {
+            let barred = settings.iter().map(|settings| RevisionRecord {
+                barred: Some("it failed".to_owned()),
+                number: *settings,
+                ..record(*settings)
+            });
+            History::ordered(barred.collect())
+        };
+        let lost = |newer: &[i64], keep| {
+            let newer = of(newer);
+            let before = of(&[1, 2, 3]);
+            let lost = before.bars_lost_in(&newer, keep);
+            lost.map(|one| one.number).collect::<Vec<_>>()
+        };
+        assert_eq!(lost(&[], 3), [3, 2, 1]);
+        assert_eq!(lost(&[2], 2), [3]);
+        assert_eq!(lost(&[2, 3, 4], 3), [0; 0], "the oldest made room");
+        assert_eq!(lost(&[1, 2, 3], 9), [0; 0]);
     }
 
     #[test]

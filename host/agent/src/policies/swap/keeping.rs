@@ -37,6 +37,23 @@ impl Swap {
         self.note(name);
     }
 
+    /// Takes the history of a policy as it is now. A bar that it has lost, because somebody deleted the record, stays
+    /// and is recorded again: else that revision would become active untried.
+    pub(super) fn put_history(&mut self, name: &Arc<str>, history: History) {
+        let before = self.histories.insert(Arc::clone(name), history);
+        let keep = self.note_of(name).map(|note| note.keep);
+        let (Some(before), Some(keep)) = (before, keep) else {
+            return;
+        };
+        let lost = before.bars_lost_in(&self.histories[name], keep);
+        let lost: Vec<_> = lost
+            .filter_map(|record| Some((record.clone(), record.barred.clone()?)))
+            .collect();
+        for (record, why) in lost {
+            self.bar(name, record, &why);
+        }
+    }
+
     /// The active revision of the history. Skips a revision whose bar is not recorded yet.
     pub(super) fn active_by_history(&self, name: &Arc<str>) -> Option<&RevisionRecord> {
         let mut usable = self.histories.get(name)?.usable();
@@ -193,7 +210,7 @@ impl Swap {
             if let Some(bars) = self.bars.get_mut(policy) {
                 bars.retain(|id, _| !is_barred(id));
             }
-            self.histories.insert(Arc::clone(policy), history);
+            self.put_history(policy, history);
             let number = self.number;
             if let Some(newest) = self.newest.get_mut(policy) {
                 newest.history_at = number;

@@ -55,7 +55,7 @@ impl Swap {
         if history.active().is_none() && self.recalled.remove(name) {
             self.note(name);
         }
-        self.histories.insert(Arc::clone(name), history);
+        self.put_history(name, history);
     }
 
     /// Takes the revision that a job restored before it reads the newest components. The newest manifest bounds it at

@@ -48,7 +48,7 @@ impl Swap {
                 false => Ok(Ok(None)),
             };
             if let Ok(Ok(Some(history))) = history {
-                self.histories.insert(Arc::clone(name), history);
+                self.put_history(name, history);
                 changes.extend(self.take_over(name));
             } else {
                 // A load also reads the history, and is retried until it succeeds.

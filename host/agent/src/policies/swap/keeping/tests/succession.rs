@@ -2,6 +2,8 @@
 
 use super::*;
 use transom_core::catalogue::PolicyChange;
+use transom_core::plan::Plan;
+use transom_core::work::Key;
 
 /// The revision that is active by the history that a replica knows.
 fn known(swap: &Swap) -> Option<Digest> {
@@ -259,4 +261,31 @@ async fn a_policy_that_is_made_again_has_another_uid() {
         swap.exchange(found).await;
         assert_eq!(swap.active.uid(&policy()).as_deref(), uid);
     }
+}
+
+#[tokio::test]
+async fn a_bar_whose_record_somebody_deletes_is_recorded_again() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    swap.keep_notes().await;
+    swap.exchange(written("b")).await;
+    let second = pass(&mut swap);
+    swap.keep_notes().await;
+    let record = RevisionRecord::of(&swap.good[&policy()].revision);
+    swap.bar(&policy(), record, "it failed");
+    swap.keep_notes().await;
+    let steps = swap.histories[&policy()].delete("transom");
+    assert_eq!(steps.len(), 2);
+    let key = Key::new(&policy(), &ObjectRef::local("v1", "Thing", None, "p"));
+    let deleted = cluster.apply(Plan::new(&key, steps)).await;
+    assert!(deleted.failure().is_none() && kept(&cluster).await.is_none());
+    swap.stand_by();
+    swap.catch_up().await;
+    assert!(swap.barred(&policy(), &second).is_some());
+    swap.keep_notes().await;
+    let listed = components(&cluster).history(&policy(), None).await;
+    let listed = listed.unwrap().unwrap();
+    let record = listed.find(&second).unwrap();
+    assert_eq!(record.barred.as_deref(), Some("it failed"));
+    assert_ne!(known(&swap), Some(second));
 }
