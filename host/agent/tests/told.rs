@@ -131,3 +131,21 @@ fn explain_notes_the_manifests_that_it_cannot_read() {
     assert!(code == Some(0) && shown.contains("What to do:"), "{said}");
     assert!(said.contains("broken.yaml"), "{said}");
 }
+
+#[test]
+fn each_of_many_manifests_of_one_policy_is_told_in_a_short_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.yaml");
+    let one = "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: p}\n---\n";
+    fs::write(&path, one.repeat(1_000)).unwrap();
+    let output = transom(&["validate", path.to_str().unwrap()]);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!((output.status.code(), lines.len()), (Some(1), 1_000));
+    for line in lines {
+        assert!(
+            line.contains("is defined in 1000 places: ") && line.len() < 1_000,
+            "{line}"
+        );
+    }
+}

@@ -54,8 +54,9 @@ pub(crate) fn validate(args: &ValidateArgs, screen: &Screen) -> anyhow::Result<C
         refused: Some(Refusal::new(KnownReason::ManifestInvalid, why.clone())),
         warnings: Vec::new(),
     });
+    let several = in_several(all);
     let each = all.iter().zip(&loaded);
-    let each = each.map(|(written, loaded)| check(written, loaded, all, &taken));
+    let each = each.map(|(written, loaded)| check(written, loaded, &several, &taken));
     let verdicts: Vec<PolicyVerdict> = broken.chain(each).collect();
     match args.output {
         TableFormat::Table => verdicts.iter().for_each(|verdict| print(verdict, screen)),
@@ -104,20 +105,29 @@ fn checked(
     Ok((policy, unchecked.take(1).chain(warnings).collect()))
 }
 
+/// The names that several manifests have, each with its refusal.
+fn in_several(all: &[Written]) -> BTreeMap<&str, Refusal> {
+    let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (name, written) in all.iter().filter_map(|one| Some((one.name()?, one))) {
+        by_name.entry(name).or_default().push(&*written.place);
+    }
+    let several = by_name.into_iter().filter(|(_, places)| places.len() > 1);
+    let several = several.map(|(name, places)| (name, load::defined_in_several(&places)));
+    several.collect()
+}
+
 /// Whether one policy can be loaded, and may work beside the others.
 fn check(
     written: &Written,
     loaded: &Result<(Policy, Vec<String>), Refusal>,
-    all: &[Written],
+    several: &BTreeMap<&str, Refusal>,
     taken: &BTreeMap<Arc<str>, Refusal>,
 ) -> PolicyVerdict {
     let name = written.name().unwrap_or("-");
-    let same = all.iter().filter(|other| other.name() == Some(name));
-    let places: Vec<_> = same.map(|one| one.place.as_str()).collect();
-    let refused = match loaded {
-        _ if places.len() > 1 => Some(load::defined_in_several(&places)),
-        Ok(_) => taken.get(name).cloned(),
-        Err(refusal) => Some(refusal.clone()),
+    let refused = match (several.get(name), loaded) {
+        (Some(refusal), _) => Some(refusal.clone()),
+        (None, Ok(_)) => taken.get(name).cloned(),
+        (None, Err(refusal)) => Some(refusal.clone()),
     };
     PolicyVerdict {
         place: written.place.clone(),

@@ -22,6 +22,9 @@ use transom_core::rollout::expected::Expecting;
 use transom_core::share::lock::MutexExt as _;
 use transom_engine::{CallLimits, Capabilities, Engine, LoadError};
 
+/// Maximum number of places of one policy that are named.
+const NAMED_PLACES: usize = 3;
+
 /// One policy ready to be reconciled: what decisions need, and the compiled guests.
 #[derive(Clone)]
 pub(crate) struct LoadedPolicy {
@@ -132,12 +135,23 @@ pub(crate) fn invalid(message: String) -> Refusal {
     Refusal::new(KnownReason::PolicyInvalid, message)
 }
 
-/// The refusal of manifests at several places that have one name.
+/// The refusal of manifests that have one name. Names only the first places: one file may hold thousands of them, and
+/// each shows the refusal.
 pub(crate) fn defined_in_several(places: &[&str]) -> Refusal {
+    let mut named = Vec::new();
+    for place in places {
+        if named.len() < NAMED_PLACES && !named.contains(place) {
+            named.push(*place);
+        }
+    }
+    let more = match places.iter().all(|place| named.contains(place)) {
+        true => "",
+        false => ", ...",
+    };
     invalid(format!(
-        "metadata.name: the policy is defined in {} places: {}",
+        "metadata.name: the policy is defined in {} places: {}{more}",
         places.len(),
-        places.join(", ")
+        named.join(", ")
     ))
 }
 
@@ -337,6 +351,19 @@ mod tests {
             let refusal = load(&engine, &written, &Sources::default()).err().unwrap();
             assert_eq!(refusal.reason, KnownReason::ComponentNotFound);
             assert_eq!(refusal.retried, retried, "{component}");
+        }
+    }
+
+    #[test]
+    fn a_policy_in_many_places_names_the_first_of_them() {
+        for (places, told) in [
+            (&["a", "b"][..], "2 places: a, b"),
+            (&["a", "a", "b", "a", "c"], "5 places: a, b, c"),
+            (&["a", "b", "c", "d", "d"], "5 places: a, b, c, ..."),
+        ] {
+            let message = defined_in_several(places).message;
+            let told = format!("metadata.name: the policy is defined in {told}");
+            assert_eq!(message, told);
         }
     }
 
