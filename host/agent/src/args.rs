@@ -121,7 +121,7 @@ pub(crate) enum Command {
     Approve(ApproveArgs),
     /// Show what a changed policy would change on the whole fleet, with read access only; write nothing.
     #[command(
-        after_help = "Examples:\n  transom plan built-in-taints --context hub --component target/guests/mine.wasm\n  transom plan new-policy.yaml --context hub\n  transom plan external-managed-kubeconfig --dir fleet --settings settings.yaml -o html > plan.html\n\nExit code: 0 when nothing failed; 1 when a primary failed, the policy was refused, or something could not be read; 2 on a usage error; 3 with --exit-code when something would change."
+        after_help = "Examples:\n  transom plan built-in-taints --context hub --component target/guests/mine.wasm\n  transom plan new-policy.yaml --context hub\n  transom plan external-managed-kubeconfig --dir fleet --settings settings.yaml -o html > plan.html\n\nExit code: 0 when nothing failed; 1 when a primary failed, the policy was refused, or something could not be read that it depends on; 2 on a usage error; 3 with --exit-code when something would change."
     )]
     Plan(PlanArgs),
     /// Explain what a reason means and what to do about it.

@@ -5,6 +5,7 @@ pub mod bound;
 pub mod budget;
 pub mod check;
 pub mod component;
+mod depends;
 pub mod manifest;
 pub mod rbac;
 mod rule;

@@ -115,11 +115,14 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let plan = told.as_ref().map(|told| &told.plan);
     let failed = plan.is_none_or(|plan| plan.primaries.failed > 0);
     let would_change = plan.is_some_and(FleetPlan::would_change);
-    let unread = summary::unreadable(&controller, screen);
-    let refused = summary::refused(swap.active(), screen);
+    // What other policies lack, and which of them are refused, is told, and does not count.
+    let loaded = swap.active().loaded_of(&name);
+    let lacks = |one: &_| (loaded.iter()).any(|loaded| loaded.revision.policy.lacks(one));
+    let unread = summary::unreadable(&controller, screen).iter().any(lacks);
+    summary::refused(swap.active(), screen);
     // The process ends next; to free a whole fleet object by object would only take time.
     std::mem::forget((controller, swap, told));
-    Ok(match failed || unread || refused {
+    Ok(match failed || unread {
         true => CommandEnd::Failed,
         false if args.exit_code && would_change => CommandEnd::WouldChange,
         false => CommandEnd::Right,

@@ -115,7 +115,7 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> 
         }
     }
     show::print(&rows, one.is_some(), args.output, screen);
-    let unread = summary::unreadable(&controller, screen);
+    let unread = !summary::unreadable(&controller, screen).is_empty();
     let refused = summary::refused(swap.active(), screen);
     let failed = rows.iter().any(|row| row.standing == PrimaryState::Failed);
     Ok(CommandEnd::failed_if(failed || refused || unread))

@@ -11,6 +11,7 @@ use transom_api::labels::APPROVED;
 use transom_api::reason::Class;
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster;
+use transom_core::observation::Unreadable;
 use transom_core::work::Key;
 
 /// Maximum number of primaries of a state that are named.
@@ -68,7 +69,7 @@ pub(crate) fn tell(
     let untried = waiting(active, screen);
     let refused = refused(active, screen);
     let unreadable = unreadable(controller, screen);
-    CommandEnd::failed_if(failed || untried || refused || unreadable)
+    CommandEnd::failed_if(failed || untried || refused || !unreadable.is_empty())
 }
 
 /// Prints the first primaries of a state by name.
@@ -136,8 +137,8 @@ fn without_primaries(controller: &Controller, active: &Active, screen: &Screen) 
     }
 }
 
-/// Prints the files, objects and watches of any cluster that cannot be read; true when there is one.
-pub(crate) fn unreadable(controller: &Controller, screen: &Screen) -> bool {
+/// Prints the files, objects and watches of any cluster that cannot be read, and returns them.
+pub(crate) fn unreadable(controller: &Controller, screen: &Screen) -> Vec<Unreadable> {
     let clusters = controller.connections.all();
     let unreadable: Vec<_> = clusters.flat_map(Cluster::unreadable).collect();
     for one in &unreadable {
@@ -157,7 +158,7 @@ pub(crate) fn unreadable(controller: &Controller, screen: &Screen) -> bool {
             [("place", json!(place)), ("reason", json!(reason))],
         );
     }
-    !unreadable.is_empty()
+    unreadable
 }
 
 /// Prints which bounds of the grants RBAC cannot enforce; no plan shows that.
