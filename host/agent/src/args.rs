@@ -100,12 +100,12 @@ pub(crate) enum Command {
     /// Show the state of a primary, why, and what the agent would do next; write nothing. Without a name: a table of
     /// all primaries.
     #[command(
-        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nExit code: 0 when nothing failed; 1 when a primary or a policy failed; 2 on a usage error."
+        after_help = "Examples:\n  transom status --context hosting --policy-objects\n  transom status --context hosting HostedCluster clusters/demo\n  transom status --dir fleet ManagedCluster demo -o yaml\n\nExit code: 0 when nothing failed; 1 when a primary or a policy failed, or something could not be read; 2 on a usage error."
     )]
     Status(StatusArgs),
     /// List the kept revisions of a policy, the latest first.
     #[command(
-        after_help = "Examples:\n  transom history built-in-taints\n  transom history built-in-taints --dir fleet -o yaml"
+        after_help = "Examples:\n  transom history built-in-taints\n  transom history built-in-taints --dir fleet -o yaml\n\nExit code: 0 when revisions are printed; 1 when there are none, or they cannot be read; 2 on a usage error."
     )]
     History(HistoryArgs),
     /// Put an earlier revision of a policy back to work: its settings and grant, and the digests of its components.

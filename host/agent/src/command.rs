@@ -100,7 +100,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<CommandEnd> {
             screen.text(&Cli::command().render_version());
             Ok(CommandEnd::Right)
         }
-        Command::History(args) => revisions::history(&args, screen),
+        Command::History(args) => done(revisions::history(&args, screen), screen),
         Command::Rollback(args) => done(revisions::rollback(&args, screen), screen),
         Command::Approve(args) => done(revisions::approve(&args, screen), screen),
         Command::Explain(args) => explain::explain(&args, screen),

@@ -149,3 +149,45 @@ fn each_of_many_manifests_of_one_policy_is_told_in_a_short_line() {
         );
     }
 }
+
+#[test]
+fn what_cannot_be_read_is_not_said_to_be_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = |path: &Path| {
+        let path = path.to_str().unwrap();
+        let output = transom(&["status", "--dir", path, "ManagedCluster", "mine"]);
+        (output.status.code(), told(&output))
+    };
+    let (code, said) = asked(folder.path());
+    assert!(
+        code == Some(2) && said.contains("no policy has such a primary"),
+        "{said}"
+    );
+    fs::write(folder.path().join("broken.yaml"), "a: [\n").unwrap();
+    let (code, said) = asked(folder.path());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("it may exist") && !said.contains("no policy has such"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_history_that_cannot_be_read_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let text = r#"{
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c"
+    }"#;
+    fs::write(&kubeconfig, text).unwrap();
+    let output = transom(&[
+        "history",
+        "mine",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+}

@@ -106,8 +106,13 @@ async fn work(args: &StatusArgs, screen: &Screen) -> anyhow::Result<CommandEnd> 
     if let Some((kind, name)) = one {
         rows.retain(|row| names(kind, name, &row.key.primary));
         if rows.is_empty() {
-            // Something that cannot be read may be the cause.
-            summary::unreadable(&controller, screen);
+            // What cannot be read may hold it.
+            if !summary::unreadable(&controller, screen).is_empty() {
+                screen.note(format_args!(
+                    "failed to find {kind} {name}: not everything could be read, so it may exist"
+                ));
+                return Ok(CommandEnd::Failed);
+            }
             bail!(
                 "failed to find {kind} {name}: {}",
                 why_absent(&controller, kind)
