@@ -1,10 +1,24 @@
-//! What `transom plan` says of one policy beside others, on a folder. Needs built guests (`cargo xtask guests`).
+//! What `transom plan` and `transom render` say of policies in a folder: of others, and of modes. Needs built guests
+//! (`cargo xtask guests`).
 #![cfg(test)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// A ManagedCluster that the policy taints.
+const UNAVAILABLE: &str = r#"
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: one, uid: u}
+spec: {hubAcceptsClient: true}
+status:
+  conditions:
+  - {type: HubAcceptedManagedCluster, status: "True", reason: R, message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: ManagedClusterJoined, status: "True", reason: R, message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: ManagedClusterConditionAvailable, status: "False", reason: R, message: m,
+     lastTransitionTime: "2026-01-01T00:00:00Z"}
+"#;
 const POLICY: &str = "built-in-taints";
 
 /// A folder with manifests and one with policies, both in a temporary folder.
@@ -33,12 +47,23 @@ impl Folders {
 
     /// The exit code of a command about them, and what it tells.
     fn told(&self, words: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
-        command.args(words).arg("--policies").arg(&self.policies);
-        let output = command.arg("--dir").arg(&self.fleet).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), told)
+        let [fleet, policies] = [&self.fleet, &self.policies].map(|path| path.to_str().unwrap());
+        let places = ["--dir", fleet, "--policies", policies];
+        let (code, _, told) = transom(&[words, &places].concat());
+        (code, told)
     }
+}
+
+/// The exit code of a command, and both outputs.
+fn transom(words: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_transom"));
+    let output = command.args(words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 #[test]
@@ -60,4 +85,43 @@ fn only_what_the_planned_policy_lacks_counts() {
     fs::write(folders.fleet.join("unread.yaml"), "a: [").unwrap();
     let (code, told) = folders.told(&["plan", POLICY]);
     assert_eq!(code, Some(1), "{told}");
+}
+
+#[test]
+fn what_a_mode_keeps_from_being_written_is_told() {
+    let folders = Folders::new();
+    fs::write(folders.fleet.join("one.yaml"), UNAVAILABLE).unwrap();
+    let path = folders.policies.join("policy.yaml");
+    let policy = fs::read_to_string(&path).unwrap();
+    let fleet = folders.fleet.to_str().unwrap();
+    let policies = folders.policies.to_str().unwrap();
+    let render = ["render", fleet, "--policies", policies, "--exit-code"];
+    for (mode, code, note) in [
+        ("Automatic", 3, ""),
+        (
+            "Preview",
+            3,
+            "built-in-taints: ApprovalRequired: in the mode Preview",
+        ),
+        (
+            "Shadow",
+            0,
+            "built-in-taints: Shadowing: in the mode Shadow",
+        ),
+    ] {
+        let with = format!("\nspec:\n  rollout: {{mode: {mode}}}\n");
+        fs::write(&path, policy.replace("\nspec:\n", &with)).unwrap();
+        let (ended, shown, told) = transom(&render);
+        assert_eq!(ended, Some(code), "{mode}: {told}");
+        assert!(shown.contains("taints:"), "{mode}: {shown}");
+        assert!(told.contains(note), "{mode}: {told}");
+        assert_eq!(told.contains("in the mode"), !note.is_empty(), "{told}");
+        let (ended, told) = folders.told(&["plan", POLICY, "--exit-code"]);
+        assert_eq!(ended, Some(3), "{mode}: {told}");
+        assert_eq!(
+            told.contains("in the mode Shadow"),
+            mode == "Shadow",
+            "{told}"
+        );
+    }
 }

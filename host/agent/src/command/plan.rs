@@ -12,12 +12,13 @@ use crate::controller::Controller;
 use crate::controller::account::Account;
 use crate::output::{CommandEnd, Screen};
 use crate::policies::FoundPolicies;
-use crate::policies::active::PolicyChanges;
+use crate::policies::active::{Active, PolicyChanges};
 use crate::policies::swap::Swap;
 use anyhow::Context as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use transom_api::policy::ModeSpec;
 use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::PolicyChange;
 use transom_core::catalogue::guest::GuestFacts;
@@ -115,18 +116,27 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let plan = told.as_ref().map(|told| &told.plan);
     let failed = plan.is_none_or(|plan| plan.primaries.failed > 0);
     let would_change = plan.is_some_and(FleetPlan::would_change);
-    // What other policies lack, and which of them are refused, is told, and does not count.
-    let loaded = swap.active().loaded_of(&name);
-    let lacks = |one: &_| (loaded.iter()).any(|loaded| loaded.revision.policy.lacks(one));
-    let unread = summary::unreadable(&controller, screen).iter().any(lacks);
-    summary::refused(swap.active(), screen);
+    let lacks = notes(&controller, swap.active(), &name, screen);
     // The process ends next; to free a whole fleet object by object would only take time.
     std::mem::forget((controller, swap, told));
-    Ok(match failed || unread {
+    Ok(match failed || lacks {
         true => CommandEnd::Failed,
         false if args.exit_code && would_change => CommandEnd::WouldChange,
         false => CommandEnd::Right,
     })
+}
+
+/// Prints what is wrong beside the plan; true when the planned policy lacks something that cannot be read. What only
+/// other policies lack, and which of them are refused, does not count.
+fn notes(controller: &Controller, active: &Active, policy: &str, screen: &Screen) -> bool {
+    let loaded = active.loaded_of(policy);
+    let planned = loaded.as_ref().map(|loaded| &loaded.revision.policy);
+    if let Some(planned) = planned.filter(|one| one.spec.rollout.mode == ModeSpec::Shadow) {
+        summary::mode(planned, screen);
+    }
+    let unread = summary::unreadable(controller, screen);
+    summary::refused(active, screen);
+    planned.is_some_and(|planned| unread.iter().any(|one| planned.lacks(one)))
 }
 
 /// The results of the reconciles: under the active revision, if the planned one differs from it, and under the planned

@@ -48,17 +48,17 @@ pub(crate) struct Rendered {
 /// When the path, the policies or the engine cannot be used at all.
 pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let (changes, failed) = block_on(work(args, screen))??;
-    let changed = if args.diff {
-        difference::print(&changes, args.reveal, screen)
+    if args.diff {
+        difference::print(&changes, args.reveal, screen);
     } else {
-        form::print(&changes, args.output, args.reveal, screen)?
-    };
+        form::print(&changes, args.output, args.reveal, screen)?;
+    }
+    let would_change = !failed && args.exit_code && changes.would_be_written();
     // The process ends now, and the system frees its memory at once.
     std::mem::forget(changes);
-    Ok(match (failed, args.exit_code && changed) {
-        (true, _) => CommandEnd::Failed,
-        (false, true) => CommandEnd::WouldChange,
-        (false, false) => CommandEnd::Right,
+    Ok(match would_change {
+        true => CommandEnd::WouldChange,
+        false => CommandEnd::failed_if(failed),
     })
 }
 
@@ -97,6 +97,9 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(RenderedCha
         WrittenTo::InMemory,
         screen,
     ) == CommandEnd::Failed;
+    for loaded in session.active.loaded() {
+        summary::mode(&loaded.revision.policy, screen);
+    }
     let changes = RenderedChanges {
         before,
         written: session.take_written(),

@@ -8,10 +8,12 @@ use crate::policies::active::Active;
 use serde_json::json;
 use std::collections::BTreeMap;
 use transom_api::labels::APPROVED;
+use transom_api::policy::ModeSpec;
 use transom_api::reason::Class;
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster;
 use transom_core::observation::Unreadable;
+use transom_core::policy::Policy;
 use transom_core::work::Key;
 
 /// Maximum number of primaries of a state that are named.
@@ -120,6 +122,32 @@ fn waiting(active: &Active, screen: &Screen) -> bool {
         );
     }
     failed
+}
+
+/// Says what of a policy only its mode keeps from being written: a command that computes what it would write asks no
+/// candidate and no approval.
+pub(crate) fn mode(policy: &Policy, screen: &Screen) {
+    let Some((reason, message)) = withheld_by(policy.spec.rollout.mode) else {
+        return;
+    };
+    let (name, reason) = (&*policy.name, reason.as_str());
+    let fields = [("policy", json!(name)), ("reason", json!(reason))];
+    screen.tell(format_args!("policy {name}: {reason}: {message}"), fields);
+}
+
+/// Why the agent does not write at once what a policy in this mode wants.
+fn withheld_by(mode: ModeSpec) -> Option<(KnownReason, &'static str)> {
+    match mode {
+        ModeSpec::Automatic => None,
+        ModeSpec::Preview => Some((
+            KnownReason::ApprovalRequired,
+            "in the mode Preview a revision that is not active writes only once its plan is approved",
+        )),
+        ModeSpec::Shadow => Some((
+            KnownReason::Shadowing,
+            "in the mode Shadow the policy writes nothing of this",
+        )),
+    }
 }
 
 /// Says which primaries there are none of: the folder may be another one than was meant.

@@ -5,6 +5,7 @@ use crate::command::session::Session;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use transom_api::policy::ModeSpec;
 use transom_cluster::directory::Directory;
 use transom_cluster::parallel::on_each;
 use transom_core::object::Object;
@@ -27,6 +28,18 @@ impl RenderedChanges {
             self.change(reference, policies).map(&show)
         });
         shown.into_iter().flatten().collect()
+    }
+
+    /// Whether an object is not as before by a policy that writes: one in the mode `Shadow` does not.
+    pub(super) fn would_be_written(&self) -> bool {
+        let loaded = self.session.active.loaded();
+        let policies = loaded.iter().map(|loaded| &loaded.revision.policy);
+        let shadows = policies.filter(|policy| policy.spec.rollout.mode == ModeSpec::Shadow);
+        let shadows: BTreeSet<_> = shadows.map(|policy| &policy.name).collect();
+        self.written.iter().any(|(reference, policies)| {
+            let writes = policies.iter().any(|policy| !shadows.contains(policy));
+            writes && self.change(reference, policies).is_some()
+        })
     }
 
     /// An object before and after; `None` when both are the same.

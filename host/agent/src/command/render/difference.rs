@@ -13,12 +13,11 @@ use transom_core::redact::Marks;
 /// How long the smallest difference of one object is searched for: that takes the square of its lines.
 const MOST: Duration = Duration::from_secs(1);
 
-/// Prints what would change; returns whether there is something.
-pub(super) fn print(changes: &RenderedChanges, reveal: Option<Reveal>, screen: &Screen) -> bool {
+/// Prints what would change.
+pub(super) fn print(changes: &RenderedChanges, reveal: Option<Reveal>, screen: &Screen) {
     let marks = super::marks_for(reveal);
     let shown = changes.show(|one| printable(text(one, reveal, &marks)));
     screen.scripts(shown.iter().map(String::as_str));
-    !shown.is_empty()
 }
 
 /// What would change of one object, in the form of `diff -u`. The marks, all of one run, tell whether a hidden value

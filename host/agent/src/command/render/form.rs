@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use transom_core::document::emit::to_yaml_in_order;
 use transom_core::reference::ObjectRef;
 
-/// Prints all objects; returns whether there is one. One that would be removed is only in the table.
+/// Prints all objects. One that would be removed is only in the table.
 ///
 /// # Errors
 /// When an object cannot be serialized.
@@ -17,12 +17,11 @@ pub(super) fn print(
     form: OutputFormat,
     reveal: Option<Reveal>,
     screen: &Screen,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<()> {
     if form == OutputFormat::Table {
         let rows = changes.show(|one| row(&one));
-        let changed = !rows.is_empty();
         screen.table(["ACTION", "KIND", "OBJECT", "POLICY"], rows);
-        return Ok(changed);
+        return Ok(());
     }
     let marks = super::marks_for(reveal);
     let shown = changes.show(|one| {
@@ -30,14 +29,13 @@ pub(super) fn print(
         let list = list(vec![super::shown(after, reveal, &marks)], form);
         Some(list.map(printable))
     });
-    let changed = !shown.is_empty();
     let lists = shown.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
     if lists.is_empty() {
         screen.script(list(Vec::new(), form)?.as_bytes());
     } else {
         screen.scripts(joined(&lists, &list(vec![Value::Null; 2], form)?));
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// The text of a List.
