@@ -125,3 +125,43 @@ fn what_a_mode_keeps_from_being_written_is_told() {
         );
     }
 }
+
+#[test]
+fn a_comparison_with_a_manifest_that_is_not_active_says_so() {
+    let folders = Folders::new();
+    fs::write(folders.fleet.join("one.yaml"), UNAVAILABLE).unwrap();
+    let settings = folders.policies.with_file_name("settings.yaml");
+    fs::write(&settings, "unavailable: {effect: PreferNoSelect}\n").unwrap();
+    let (fleet, policies) = (&folders.fleet, &folders.policies);
+    let [fleet, policies, settings] =
+        [fleet, policies, &settings].map(|path| path.to_str().unwrap());
+    let places = ["--dir", fleet, "--policies", policies];
+    let active = || {
+        let plan = ["plan", POLICY, "--settings", settings];
+        let (_, shown, told) = transom(&[&plan[..], &places].concat());
+        let line = shown.lines().find(|line| line.starts_with("active "));
+        line.unwrap_or_else(|| panic!("{shown} {told}")).to_owned()
+    };
+    let (code, told) = folders.told(&["run", "--once"]);
+    assert_eq!(code, Some(0), "{told}");
+    let line = active();
+    assert!(
+        line.contains("the active revision would write nothing"),
+        "{line}"
+    );
+    // A newer manifest waits for an approval.
+    let path = folders.policies.join("policy.yaml");
+    let with = "\nspec:\n  rollout: {mode: Preview}\n  budget: {logLines: 7}\n";
+    let policy = fs::read_to_string(&path).unwrap();
+    fs::write(&path, policy.replace("\nspec:\n", with)).unwrap();
+    let (code, told) = folders.told(&["run", "--once"]);
+    assert!(
+        code == Some(0) && told.contains("ApprovalRequired"),
+        "{told}"
+    );
+    let line = active();
+    assert!(
+        line.contains("which is not active (the revision "),
+        "{line}"
+    );
+}

@@ -23,6 +23,7 @@ use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::PolicyChange;
 use transom_core::catalogue::guest::GuestFacts;
 use transom_core::plan::fleet::{Beside, FleetPlan, Listed, PlannedPrimary, Writes};
+use transom_core::rollout::history::RevisionRecord;
 use transom_core::work::Key;
 
 /// The maximum size of a plan that is printed, in bytes of JSON.
@@ -35,9 +36,12 @@ struct Told {
     #[serde(flatten)]
     plan: FleetPlan,
     guests: Guests,
-    /// Compared with the active revision; absent when nothing about the policy is changed, or none is active.
+    /// Compared with the policy as it is written; absent when nothing about it is changed, or it is not loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     active: Option<Beside>,
+    /// What the running agent has active where that is not the policy as it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_active: Option<String>,
     /// What the reasons of its refusals mean, and what to do.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     reasons: BTreeMap<String, Explained>,
@@ -100,6 +104,7 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let planned = candidate::lay(written, &args.candidate, components)?;
     let name = planned.name.clone();
     run::drive(&controller, screen).await;
+    let instead = active_instead(&controller, swap.active(), &name);
     let results = results(&controller, &mut swap, planned, screen).await;
     controller.stop();
     let refusals = swap.active().refusals();
@@ -107,6 +112,10 @@ async fn work(args: &PlanArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
         true => None,
         false => told(&swap, &name, results, args.limit),
     };
+    let told = told.map(|told| Told {
+        not_active: instead.filter(|_| told.active.is_some()),
+        ..told
+    });
     match &told {
         Some(told) => print(told, args.output, screen)?,
         None => screen.note(format_args!(
@@ -139,8 +148,20 @@ fn notes(controller: &Controller, active: &Active, policy: &str, screen: &Screen
     planned.is_some_and(|planned| unread.iter().any(|one| planned.lacks(one)))
 }
 
-/// The results of the reconciles: under the active revision, if the planned one differs from it, and under the planned
-/// one.
+/// What the running agent has active instead of the policy as it is written; nothing where that is active, or where it
+/// is not known.
+fn active_instead(controller: &Controller, active: &Active, policy: &str) -> Option<String> {
+    let newest = RevisionRecord::of(&active.loaded_of(policy)?.revision);
+    let published = controller.published(policy)?;
+    let is_active = newest.is_active_in(&published);
+    (!is_active).then(|| match published.revision {
+        Some(active) => format!("the revision {} is active", active.id),
+        None => "no revision is active".to_owned(),
+    })
+}
+
+/// The results of the reconciles: under the policy as it is written, if the planned one differs from it, and under the
+/// planned one.
 async fn results(
     controller: &Arc<Controller>,
     swap: &mut Swap,
@@ -267,6 +288,7 @@ fn told(
             decide: component(&spec.decide.component, &revision.decide),
         },
         active: before.map(|Results(before, _)| Beside::of(&before, &writes)),
+        not_active: None,
         reasons: refused.map(|(_, (reason, _))| explained(reason)).collect(),
     })
 }

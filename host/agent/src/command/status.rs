@@ -17,7 +17,6 @@ use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::Revision;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::RevisionRecord;
-use transom_core::rollout::short;
 use transom_core::summary as core_summary;
 use transom_core::work::Key;
 
@@ -228,29 +227,18 @@ fn waits(
         None if local.is_some_and(|local| local.server().is_none()) => PolicyStatus::default(),
         None => return None,
     };
-    waits_as(&loaded.revision, published)
+    waits_as(&loaded.revision, &published)
 }
 
 /// The same by what the running agent published. It may be of another version, with other builtin components.
-fn waits_as(revision: &Revision, published: PolicyStatus) -> Option<(KnownReason, String)> {
+fn waits_as(revision: &Revision, published: &PolicyStatus) -> Option<(KnownReason, String)> {
     let this = RevisionRecord::of(revision);
-    let id = short(&this.id);
-    let active = published.revision;
-    let is_active = active.as_ref().is_some_and(|active| active.id == id);
-    let candidate = published.candidate.filter(|one| {
-        let is_active = active.as_ref().is_some_and(|active| active.id == one.id);
-        !is_active && this.is_published_as(&one.id, &one.decide, one.trigger.as_deref())
-    });
-    // A component of another place may have been active under the same manifest: then this one is the candidate.
-    let goes_on = candidate.is_none()
-        && active
-            .is_some_and(|one| this.is_published_as(&one.id, &one.decide, one.trigger.as_deref()));
-    let told = candidate.as_ref();
-    let told = told.and_then(|one| KnownReason::named(&one.reason));
+    let candidate = this.candidate_in(published);
+    let told = candidate.and_then(|one| KnownReason::named(&one.reason));
     // What was published may be of another mode.
     let reason = match revision.policy.spec.rollout.mode {
         ModeSpec::Shadow => KnownReason::Shadowing,
-        _ if is_active || goes_on => return None,
+        _ if this.is_active_in(published) => return None,
         ModeSpec::Preview => {
             let held = |told: &KnownReason| Class::of(*told) == Class::Held;
             let told = told.filter(|told| held(told) && *told != KnownReason::Shadowing);
@@ -258,7 +246,7 @@ fn waits_as(revision: &Revision, published: PolicyStatus) -> Option<(KnownReason
         }
         ModeSpec::Automatic => told.filter(|told| *told == KnownReason::LimitReached)?,
     };
-    let message = match candidate.and_then(|candidate| candidate.approve) {
+    let message = match candidate.and_then(|candidate| candidate.approve.as_ref()) {
         Some(digest) => {
             format!("the newest revision of the policy is not active; approve {digest}")
         }
@@ -313,6 +301,7 @@ mod tests {
     use std::sync::Arc;
     use transom_api::status::{CandidateStatus, RevisionStatus};
     use transom_core::digest::Digest;
+    use transom_core::rollout::short;
 
     /// A status with this active revision.
     fn active(revision: &Revision) -> PolicyStatus {
@@ -339,7 +328,7 @@ mod tests {
         let mut other = theirs.clone();
         other.policy.identity = Digest::of_bytes(b"another manifest");
         for (revision, waits) in [(&ours, false), (&theirs, false), (&other, true)] {
-            let reason = waits_as(&ours, active(revision)).map(|(reason, _)| reason);
+            let reason = waits_as(&ours, &active(revision)).map(|(reason, _)| reason);
             assert_eq!(reason, waits.then_some(KnownReason::ApprovalRequired));
         }
         // The candidate of that agent is this one, too: its digest is to be approved.
@@ -355,7 +344,7 @@ mod tests {
             }),
             ..active(&other)
         };
-        let (_, message) = waits_as(&ours, waiting).unwrap();
+        let (_, message) = waits_as(&ours, &waiting).unwrap();
         assert!(message.contains("sha256:plan"), "{message}");
     }
 }

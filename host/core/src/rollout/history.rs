@@ -2,6 +2,7 @@
 //! number is active, unless it is barred; one with number 0 never was.
 
 mod patch;
+mod published;
 mod record;
 
 use crate::digest::Digest;

@@ -71,7 +71,7 @@ fn overview(page: &mut String, told: &Told) {
         let _ = writeln!(
             page,
             "<p class=\"card\">For comparison: {}.</p>",
-            text(&active(beside))
+            text(&active(beside, told.not_active.as_deref()))
         );
     }
     page.push_str("<dl>\n");

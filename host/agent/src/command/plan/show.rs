@@ -23,7 +23,7 @@ pub(super) fn table(told: &Told, screen: &Screen) {
     line("plan", &plan.digest);
     line("primaries", &primaries(&plan.primaries));
     if let Some(beside) = &told.active {
-        line("active", &active(beside));
+        line("active", &active(beside, told.not_active.as_deref()));
     }
     if !plan.would_change() {
         screen.line(format_args!(""));
@@ -178,9 +178,13 @@ fn primaries(counts: &FleetCounts) -> String {
 }
 
 /// What of the plan is due to the change.
-pub(super) fn active(beside: &Beside) -> String {
+pub(super) fn active(beside: &Beside, instead: Option<&str>) -> String {
+    let what = instead.map_or_else(
+        || "the active revision".to_owned(),
+        |instead| format!("the policy as it is written, which is not active ({instead}),"),
+    );
     let pending = match beside.pending {
-        0 => "the active revision would write nothing".to_owned(),
+        0 => format!("{what} would write nothing"),
         many => {
             let same = match beside.same {
                 0 => "never the same".to_owned(),
@@ -188,7 +192,7 @@ pub(super) fn active(beside: &Beside) -> String {
                 same => format!("the same for {same} of them"),
             };
             let many = counted(many);
-            format!("the active revision itself would write for {many}, {same}")
+            format!("{what} itself would write for {many}, {same}")
         }
     };
     let refused = match beside.newly_refused {
@@ -278,8 +282,11 @@ mod tests {
             different: 2,
             newly_refused: 1,
         };
+        let other = active(&beside, Some("the revision a is active"));
+        let said = "the policy as it is written, which is not active (the revision a is active), itself would write for 1";
+        assert!(other.starts_with(said), "{other}");
         assert_eq!(
-            active(&beside),
+            active(&beside, None),
             "the active revision itself would write for 1 primary, never the same; the change makes a difference for 2 primaries; 1 primary would no longer be applied"
         );
     }

@@ -223,18 +223,6 @@ impl RevisionRecord {
         self.continues_as(&Self::of(loaded))
     }
 
-    /// Whether a published revision with this short digest and these components is this one, or goes on as it under an
-    /// agent of another version. Where its components lay is not published: as those of this one.
-    pub fn is_published_as(&self, short_id: &str, decide: &str, trigger: Option<&str>) -> bool {
-        let published = Self {
-            id: id(&identity(&self.spec), decide, trigger),
-            decide: decide.to_owned(),
-            trigger: trigger.map(str::to_owned),
-            ..self.clone()
-        };
-        short(&published.id) == short_id && published.continues_as(self)
-    }
-
     /// This record where it continues another one: watched as long. What is expected of each primary holds for one
     /// version of the agent only.
     #[must_use]
