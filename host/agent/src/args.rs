@@ -126,7 +126,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Explain what a reason means and what to do about it.
     #[command(
-        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain --policy-objects --context hub VersionUnclaimed\n  transom explain"
+        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain --policy-objects --context hub --sources configmap:transom/* VersionUnclaimed\n  transom explain"
     )]
     Explain(ExplainArgs),
     /// Push a component to a registry, as an artifact of one layer.

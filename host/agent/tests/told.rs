@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -190,4 +191,35 @@ fn a_history_that_cannot_be_read_is_a_failure() {
         kubeconfig.to_str().unwrap(),
     ]);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+}
+
+#[test]
+fn explain_asks_no_server_that_only_a_policy_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    let registry = TcpListener::bind("127.0.0.1:0").unwrap();
+    registry.set_nonblocking(true).unwrap();
+    let image = format!("oci:{}/team/guest:v1", registry.local_addr().unwrap());
+    let policy = format!(
+        "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {{name: p}}\nspec:\n  guests:\n    \
+         decide: {{component: \"{image}\"}}\n"
+    );
+    fs::write(&path, policy).unwrap();
+    let explain = |words: &[&str]| {
+        let given = ["explain", "--policies", path.to_str().unwrap()];
+        told(&transom(&[&given[..], words].concat()))
+    };
+    let said = explain(&["Word"]);
+    assert!(
+        said.contains(&image) && said.contains("--sources"),
+        "{said}"
+    );
+    assert!(registry.accept().is_err(), "the registry was asked");
+    // With its source allowed it is asked, and named when it gives nothing.
+    drop(registry);
+    let said = explain(&["--sources", "oci:*", "Word"]);
+    assert!(
+        said.contains(&image) && !said.contains("--sources"),
+        "{said}"
+    );
 }

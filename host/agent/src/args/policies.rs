@@ -49,6 +49,10 @@ pub(crate) struct ExplainArgs {
     /// Also explain the reasons of the components of the `FleetPolicy` objects of an API server.
     #[arg(long, conflicts_with = "policies")]
     pub(crate) policy_objects: bool,
+    /// As given to `run`: where the components of policies may come from. A component that you name with `--component`
+    /// may come from anywhere.
+    #[arg(long, value_name = "SOURCES", default_value_t = Sources::default())]
+    pub(crate) sources: Sources,
     /// How components and policies are reached.
     #[command(flatten)]
     pub(crate) from: PlaceArgs,

@@ -199,7 +199,9 @@ fn guests(
     }
     for location in policies(args, screen)?.iter().flat_map(Written::components) {
         if named.insert(location.to_string()) {
-            match describe(location) {
+            // Whoever wrote the policies does not say which servers are asked.
+            let allowed = location.check(&args.sources).map_err(anyhow::Error::new);
+            match allowed.and_then(|()| describe(location)) {
                 Ok(guest) => guests.push(guest),
                 Err(error) => screen.note(format_args!("its reasons are left out: {error:#}")),
             }

@@ -420,7 +420,13 @@ fn explain_knows_the_words_of_the_components_of_policy_objects() -> Result<()> {
             .put_component("mine", &program::component("fixture-answers")?)
             .await?;
         let admin = stage.cluster.admin();
-        let words = ["explain", "--policy-objects", "NothingGiven"];
+        let explain = [
+            "explain",
+            "--policy-objects",
+            "--sources",
+            "builtin,configmap:parts/*",
+        ];
+        let words = [&explain[..], &["NothingGiven"]].concat();
         let before = stage.transom_as(admin, &words)?;
         ensure!(before.status.code() == Some(2), "{before:?}");
         stage.use_component("configmap:parts/mine/k").await?;
@@ -432,7 +438,7 @@ fn explain_knows_the_words_of_the_components_of_policy_objects() -> Result<()> {
         );
         // One component that cannot be read hides no word of the others.
         stage.use_component("configmap:parts/none/k").await?;
-        let words = ["explain", "--policy-objects", "PrimaryDeleting"];
+        let words = [&explain[..], &["PrimaryDeleting"]].concat();
         let others = stage.transom_as(admin, &words)?;
         let told = String::from_utf8_lossy(&others.stderr).into_owned();
         ensure!(
