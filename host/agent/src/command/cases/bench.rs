@@ -19,6 +19,9 @@ use transom_engine::{Guest, Receipt, travelling_cases};
 const CALLS: usize = 1_000;
 const MOST: Duration = Duration::from_secs(1);
 
+/// A case by its name, or why it cannot be read.
+type NamedCase = (String, anyhow::Result<GuestCase>);
+
 /// What the calls of one case took.
 struct Measured {
     case: String,
@@ -38,14 +41,16 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
     let place::ReadComponent {
         location, artifact, ..
     } = place::find(&args.component, &args.from, false)?;
-    let cases = match &args.cases {
-        Some(folder) => in_folder(folder)?,
-        None => travelling(&artifact.bytes)
-            .with_context(|| format!("failed to read the cases of `{location}`"))?,
+    let cases: Box<dyn Iterator<Item = NamedCase>> = match &args.cases {
+        Some(folder) => Box::new(in_folder(folder)?),
+        None => Box::new(
+            travelling(&artifact.bytes)
+                .with_context(|| format!("failed to read the cases of `{location}`"))?,
+        ),
     };
     let engine = engine::engine(transom_engine::CallLimits::LARGEST)?;
     let guest = guest::with_its_needs(&engine, &location, &artifact.bytes)?;
-    let each = cases.into_iter().enumerate().map(|(at, (name, case))| {
+    let each = cases.enumerate().map(|(at, (name, case))| {
         screen.progress(format_args!("case {}: {name}", at + 1));
         measure(&guest, name, case)
     });
@@ -67,8 +72,9 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
     Ok(ending)
 }
 
-/// The cases below a folder. One that cannot be read is named, and does not keep the others from being measured.
-fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<GuestCase>)>> {
+/// The cases below a folder, each read when it is taken: all of them together may be large. One that cannot be read is
+/// named, and does not keep the others from being measured.
+fn in_folder(folder: &Path) -> anyhow::Result<impl Iterator<Item = NamedCase> + use<>> {
     let mut found: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {
         find(folder, &mut found)?;
@@ -91,22 +97,21 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<(String, anyhow::Result<GuestC
             expected: guest::read(case, expected)?,
         })
     };
-    let each = found.iter().map(|case| {
+    Ok(found.into_iter().map(move |case| {
         let name = case.display().to_string();
-        let read = read(case, &name);
+        let read = read(&case, &name);
         (name, read)
-    });
-    Ok(each.collect())
+    }))
 }
 
 /// The cases that travel with a component.
-fn travelling(component: &[u8]) -> anyhow::Result<Vec<(String, anyhow::Result<GuestCase>)>> {
+fn travelling(component: &[u8]) -> anyhow::Result<impl Iterator<Item = NamedCase> + use<>> {
     let cases = travelling_cases(component)?;
     if cases.is_empty() {
         bail!("no case travels with it: name a folder with --cases");
     }
     let each = cases.into_iter();
-    Ok(each.map(|case| (case.name.clone(), Ok(case))).collect())
+    Ok(each.map(|case| (case.name.clone(), Ok(case))))
 }
 
 /// Compares the answer with the expected one, then measures the call. A call that fails is measured, too: what stopped
@@ -280,6 +285,7 @@ fn table(measured: &[Measured], screen: &Screen) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn of(micros: Vec<u64>) -> Measured {
         Measured {
@@ -310,6 +316,22 @@ mod tests {
             of(slow(2)).largest(),
             Some((Budgeted::TimeMilliseconds, 80))
         );
+    }
+
+    #[test]
+    fn a_case_is_read_when_it_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let case = folder.path().join("cases/one");
+        fs::create_dir_all(&case).unwrap();
+        for name in ["given.yaml", "expected.yaml"] {
+            fs::write(case.join(name), "a: [").unwrap();
+        }
+        let mut cases = in_folder(folder.path()).unwrap();
+        fs::remove_file(case.join("expected.yaml")).unwrap();
+        let (_, read) = cases.next().unwrap();
+        let told = read.err().unwrap().to_string();
+        assert!(told.contains("`expected.yaml` is missing"), "{told}");
+        assert!(cases.next().is_none());
     }
 
     #[test]
