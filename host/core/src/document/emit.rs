@@ -1,5 +1,5 @@
 //! Writes a value as block YAML that reads the same under YAML 1.1 and 1.2: every text that a reader could take for
-//! something else is quoted.
+//! something else is quoted. What lies very deep is written as JSON is, on one line.
 
 use crate::redact::visible::is_hidden;
 use serde_json::{Map, Number, Value};
@@ -8,6 +8,10 @@ use std::fmt::Write as _;
 /// Keys up to this many bytes may stand before a colon; YAML ends such keys at 1,024 characters, and quoting
 /// makes at most six of one byte.
 const LONGEST_SIMPLE_KEY: usize = 128;
+
+/// Lines are indented by at most this many spaces, those of 32 levels: otherwise a small deep value is a hundred times
+/// as large as YAML as it is as JSON.
+const LARGEST_INDENT: usize = 64;
 
 /// Writes a value; keys in the order of the map, lines end with a line feed.
 pub fn to_yaml(value: &Value) -> String {
@@ -34,6 +38,7 @@ pub fn to_yaml_in_order(value: &Value, first: &[&str]) -> String {
 /// Writes a value at the cursor; further lines begin with `indent` spaces.
 fn block(out: &mut String, value: &Value, indent: usize) {
     match value {
+        deep if indent > LARGEST_INDENT => flow(out, deep),
         Value::Object(map) if !map.is_empty() => entries(out, map, indent),
         Value::Array(items) if !items.is_empty() => {
             for (at, item) in items.iter().enumerate() {
@@ -64,7 +69,7 @@ fn entry(out: &mut String, key: &str, item: &Value, indent: usize, on_new_line: 
     }
     out.push(':');
     match item {
-        Value::Object(map) if !map.is_empty() => {
+        Value::Object(map) if !map.is_empty() && indent < LARGEST_INDENT => {
             new_line(out, indent + 2, true);
             entries(out, map, indent + 2);
         }
@@ -74,8 +79,42 @@ fn entry(out: &mut String, key: &str, item: &Value, indent: usize, on_new_line: 
         }
         other => {
             out.push(' ');
-            scalar(out, other);
+            match other {
+                Value::Object(_) => flow(out, other),
+                other => scalar(out, other),
+            }
         }
+    }
+}
+
+/// Writes a value on one line. Texts are quoted: a comma or a bracket would end them.
+fn flow(out: &mut String, value: &Value) {
+    match value {
+        Value::Object(map) => {
+            out.push('{');
+            for (at, (key, item)) in map.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                out.push_str(if key.len() > LONGEST_SIMPLE_KEY {
+                    "? "
+                } else {
+                    ""
+                });
+                quoted(out, key);
+                out.push_str(": ");
+                flow(out, item);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                flow(out, item);
+            }
+            out.push(']');
+        }
+        Value::String(value) => quoted(out, value),
+        other => scalar(out, other),
     }
 }
 

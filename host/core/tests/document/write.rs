@@ -3,6 +3,14 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
+use transom_core::document::{ParseLimits, parse_one};
+
+/// Limits that no text here exceeds.
+const LIMITS: ParseLimits = ParseLimits {
+    bytes: 1 << 20,
+    nodes: 100_000,
+    depth: 128,
+};
 
 #[test]
 fn formats_like_kubernetes() {
@@ -104,6 +112,36 @@ fn long_keys_read_back() {
     }
 }
 
+/// This many maps and lists around a value.
+fn deep(value: Value, levels: usize) -> Value {
+    (0..levels).fold(value, |below, level| match level % 3 {
+        0 => json!({"k": below, "l": [1]}),
+        1 => json!([below, "x, y"]),
+        _ => json!([[], below]),
+    })
+}
+
+#[test]
+fn deep_values_stay_small_and_read_back() {
+    let bottom =
+        json!({"n".repeat(1_500): vec![1; 1_000], "a": "}, ]: # \u{85}", "b": {}, "c": []});
+    for levels in 0..90 {
+        let value = deep(bottom.clone(), levels);
+        let text = to_yaml(&value);
+        let read: Value = serde_yaml::from_str(&text).unwrap();
+        assert_eq!(read, value, "{levels}: {text}");
+        let read = parse_one(text.as_bytes(), LIMITS).unwrap();
+        assert_eq!(read, value, "{levels}: {text}");
+        let indent = text
+            .lines()
+            .map(|line| line.len() - line.trim_start().len());
+        assert!(indent.max() <= Some(64), "{levels}: {text}");
+        assert!(text.len() < 100_000, "{levels}: {} bytes", text.len());
+    }
+    // Up to there, each value has its own line.
+    assert!(!to_yaml(&deep(json!({"a": 1}), 32)).contains('{'));
+}
+
 /// Any value; texts often contain characters with a meaning in YAML.
 fn values() -> impl Strategy<Value = Value> {
     let texts = prop_oneof![
@@ -131,6 +169,14 @@ fn values() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn written_documents_read_back_equal(value in values()) {
+        let text = to_yaml(&value);
+        let read: Value = serde_yaml::from_str(&text).unwrap();
+        prop_assert_eq!(read, value, "{}", text);
+    }
+
+    #[test]
+    fn deep_documents_read_back_equal(value in values(), levels in 20_usize..60) {
+        let value = deep(value, levels);
         let text = to_yaml(&value);
         let read: Value = serde_yaml::from_str(&text).unwrap();
         prop_assert_eq!(read, value, "{}", text);
