@@ -62,7 +62,11 @@ impl AddOn {
     fn says(&self, cluster: &ObservedCondition) -> bool {
         let says = |one: &ObservedCondition| {
             (&one.status, &one.reason, one.message.as_str())
-                == (&cluster.status, &cluster.reason, beginning(&cluster.message))
+                == (
+                    &cluster.status,
+                    &cluster.reason,
+                    beginning(&cluster.message),
+                )
         };
         self.available().is_some_and(says)
     }

@@ -37,11 +37,14 @@ impl Object {
         self.meta("creationTimestamp").and_then(time::parse_rfc3339)
     }
 
-    /// Whether it carries a deletion timestamp.
+    /// Whether it carries a deletion timestamp; of a namespace also, whether it is said to end.
     pub fn deleting(&self) -> bool {
-        self.body
-            .pointer("/metadata/deletionTimestamp")
-            .is_some_and(|at| !at.is_null())
+        let at = self.body.pointer("/metadata/deletionTimestamp");
+        let ends = || {
+            let phase = self.body.pointer("/status/phase").and_then(Value::as_str);
+            self.reference.kind == "Namespace" && phase == Some("Terminating")
+        };
+        at.is_some_and(|at| !at.is_null()) || ends()
     }
 
     /// A label's value.
@@ -102,6 +105,19 @@ impl fmt::Debug for Object {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_namespace_that_is_said_to_end_is_being_deleted() {
+        let body = json!({"status": {"phase": "Terminating"}});
+        for (kind, deleting) in [("Namespace", true), ("Pod", false)] {
+            let object = Object {
+                reference: ObjectRef::local("v1", kind, None, "x"),
+                version: String::new(),
+                body: body.clone(),
+            };
+            assert_eq!(object.deleting(), deleting, "{kind}");
+        }
+    }
 
     #[test]
     fn any_value_except_false_pauses() {

@@ -147,6 +147,16 @@ fn within_names(object: &ObjectRef, name_fits: bool) -> Result<(), Failure> {
     ))
 }
 
+/// Whether Kubernetes allows what a need names. Else there is nothing: it counts as absent, and is not asked for, because
+/// such a name could lead to another path.
+pub fn may_exist(need: &Need) -> bool {
+    let place = &need.reference;
+    match need.form {
+        Form::Every(_) | Form::Count(_) => within_names(place, true).is_ok(),
+        _ => possible(place).is_ok(),
+    }
+}
+
 fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<(), Failure> {
     let place = &need.reference;
     let broken = |message| Err(Failure::known(KnownReason::ContractBroken, message));
@@ -166,7 +176,6 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
             "the guest asks about every object, and names {place}"
         )),
         Form::Every(_) | Form::Count(_) => {
-            within_names(place, true)?;
             let rule = rule(policy, need)?;
             match (rule.admits_every(place, data), rule.every) {
                 (Some(_), _) => Ok(()),
@@ -178,7 +187,6 @@ fn bind_need(policy: &Policy, data: &TemplateData<'_>, need: &Need) -> Result<()
             }
         }
         _ => {
-            possible(place)?;
             let rule = rule(policy, need)?;
             match rule.admits(place, data) {
                 true => bind_form(rule, need),
@@ -503,14 +511,15 @@ mod tests {
             elsewhere,
         ];
         let impossible = [home_of("a.b"), service("clusters-../x")];
-        for (needs, word) in [
-            (&granted[..], None),
-            (&not_granted, Some(KnownReason::ReadNotGranted)),
-            (&impossible, Some(KnownReason::InvalidTargetName)),
+        for (needs, word, exists) in [
+            (&granted[..], None, true),
+            (&not_granted, Some(KnownReason::ReadNotGranted), true),
+            (&impossible, None, false),
         ] {
             for need in needs {
                 let reason = refused_with(answer(vec![need.clone()]));
                 assert_eq!(reason, word.map(Reason::Known), "{need:?}");
+                assert_eq!(may_exist(need), exists, "{need:?}");
             }
         }
     }
@@ -615,7 +624,7 @@ mod tests {
             ),
             (
                 need("service", "Service", Some("../x"), "", set()),
-                Some("InvalidTargetName"),
+                Some("ReadNotGranted"),
             ),
             (demo(), Some("ContractBroken")),
             (need("home", "Namespace", None, "", count()), None),

@@ -1,11 +1,22 @@
 //! Times as Kubernetes writes them.
 
 use jiff::Timestamp;
+use jiff::fmt::temporal::Pieces;
 
 /// Seconds since 1970 of `2026-11-21T08:15:30Z`, with or without a fraction or an offset; `None` when the text is not
 /// a time.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
-    text.parse::<Timestamp>().ok().map(Timestamp::as_second)
+    parse(text).map(Timestamp::as_second)
+}
+
+/// The last day of the year 9999, which means "never" to many, ends after all that the library has: it is its last time.
+fn parse(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Some(time);
+    }
+    let pieces = Pieces::parse(text).ok()?;
+    let is_whole = pieces.time().is_some() && pieces.offset().is_some();
+    (is_whole && pieces.date().year() == 9999).then_some(Timestamp::MAX)
 }
 
 /// `2026-11-21T08:15:30Z` for seconds since 1970; the epoch when they lie outside the calendar.
@@ -29,6 +40,8 @@ mod tests {
             assert_eq!(parse_rfc3339(text), Some(seconds), "{text}");
             assert_eq!(format_rfc3339(seconds), text);
         }
+        let never = parse_rfc3339("9999-12-31T23:59:59Z");
+        assert!(never.is_some() && never > parse_rfc3339("9999-12-01T00:00:00Z"));
         assert_eq!(
             parse_rfc3339("2022-02-21T10:11:54+02:00"),
             Some(1_645_431_114)
@@ -42,6 +55,9 @@ mod tests {
             "2022-02-21",
             "2023-02-29T00:00:00Z",
             "2022-02-21T08:11:54",
+            "9999-12-31",
+            "9999-12-31T23:59:59",
+            "9999-13-31T23:59:59Z",
             "x",
         ] {
             assert_eq!(parse_rfc3339(text), None, "{text}");

@@ -1,7 +1,8 @@
 //! Limits how often one object is written, and how often writes happen for one primary, whatever their cause.
 //! [`super::contention`] is the limit that looks at causes.
 
-use super::{Plan, Step};
+use super::{Plan, Step, WriteKind};
+use crate::contract::objects::MAX_OBJECTS;
 use crate::failure::Failure;
 use crate::reference::ObjectRef;
 use crate::time;
@@ -9,8 +10,10 @@ use crate::work::Key;
 use std::collections::{HashMap, VecDeque};
 use transom_api::KnownReason;
 
-/// The most writes to one object, and for one primary under one policy, in [`WINDOW_SECONDS`].
+/// The most writes to one object in [`WINDOW_SECONDS`].
 pub const MAX_WRITES: usize = 60;
+/// The most writes for one primary under one policy in [`WINDOW_SECONDS`]: two whole answers of a guest.
+pub const MAX_WRITES_OF_PRIMARY: usize = 2 * MAX_OBJECTS;
 /// Writes within this many seconds count together.
 pub const WINDOW_SECONDS: i64 = 60;
 /// Old counters are removed when there are more than this, and then whenever their number has doubled.
@@ -21,6 +24,15 @@ const SWEPT_FROM: usize = 1_024;
 enum CountedBy {
     Object(ObjectRef),
     Primary(Key),
+}
+
+impl CountedBy {
+    fn most(&self) -> usize {
+        match self {
+            Self::Object(_) => MAX_WRITES,
+            Self::Primary(_) => MAX_WRITES_OF_PRIMARY,
+        }
+    }
 }
 
 /// The writes of the last minute. In memory only; older entries are dropped soon.
@@ -68,9 +80,10 @@ impl WriteLimiter {
             return false;
         }
         for counted in all {
+            let most = counted.most();
             let written = self.written.entry(counted).or_default();
             written.push_back(now_seconds);
-            let surplus = written.len().saturating_sub(MAX_WRITES);
+            let surplus = written.len().saturating_sub(most);
             written.drain(..surplus);
         }
         true
@@ -80,19 +93,20 @@ impl WriteLimiter {
     fn until(&self, counted: &CountedBy, now_seconds: i64) -> Option<i64> {
         let written = self.written.get(counted)?.iter();
         let recent: Vec<&i64> = written.filter(|at| counts(**at, now_seconds)).collect();
-        let oldest = recent.get(recent.len().checked_sub(MAX_WRITES)?)?;
+        let oldest = recent.get(recent.len().checked_sub(counted.most())?)?;
         Some(oldest.saturating_add(WINDOW_SECONDS))
     }
 
     fn exceeded(&self, key: &Key, step: &Step, now_seconds: i64) -> Failure {
-        let until = counted_by(key, step)
-            .filter_map(|counted| self.until(&counted, now_seconds))
-            .max();
-        let target = step.target();
+        let full = counted_by(key, step).filter_map(|counted| {
+            let until = self.until(&counted, now_seconds)?;
+            Some((until, counted.most()))
+        });
+        let (until, most) = full.max().unzip();
+        let (target, most) = (step.target(), most.unwrap_or(MAX_WRITES));
         let at = time::format_rfc3339(until.unwrap_or(now_seconds));
-        let message = format!(
-            "{target} is not written before {at}: the limit is {MAX_WRITES} writes per minute"
-        );
+        let message =
+            format!("{target} is not written before {at}: the limit is {most} writes per minute");
         Failure::known(KnownReason::WriteBudgetExceeded, message)
             .about([target.clone()])
             .until(until)
@@ -109,11 +123,12 @@ impl WriteLimiter {
 }
 
 /// A finalizer of the primary counts for that object alone: whoever takes it off again and again must not use up what
-/// may be written for the primary.
+/// may be written for the primary. So does a removal: it happens again only if somebody makes the object anew.
 fn counted_by(key: &Key, step: &Step) -> impl Iterator<Item = CountedBy> {
     let target = step.target();
     let is_own_finalizer = step.is_of_finalizers() && *target == *key.primary;
-    let primary = (!is_own_finalizer).then(|| CountedBy::Primary(key.clone()));
+    let is_removal = step.kind() == WriteKind::Delete;
+    let primary = (!is_own_finalizer && !is_removal).then(|| CountedBy::Primary(key.clone()));
     std::iter::once(CountedBy::Object(target.clone())).chain(primary)
 }
 
@@ -200,11 +215,31 @@ mod tests {
     #[test]
     fn limits_ever_changing_targets_and_resumes_long_plans_later() {
         let mut limiter = WriteLimiter::default();
-        let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
+        let names: Vec<String> = (0..200).map(|number| format!("t{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert_eq!(admitted(&mut limiter, "a", &names, 5), (60, Some(65)));
-        assert_eq!(admitted(&mut limiter, "a", &names[60..], 64), (0, Some(65)));
-        assert_eq!(admitted(&mut limiter, "a", &names[60..], 65), (40, None));
+        let most = MAX_WRITES_OF_PRIMARY;
+        assert_eq!(admitted(&mut limiter, "a", &names, 5), (most, Some(65)));
+        let rest = &names[most..];
+        assert_eq!(admitted(&mut limiter, "a", rest, 64), (0, Some(65)));
+        assert_eq!(admitted(&mut limiter, "a", rest, 65), (rest.len(), None));
+    }
+
+    #[test]
+    fn removals_count_for_their_objects_alone() {
+        let (mut limiter, key) = (WriteLimiter::default(), key("a"));
+        let removal = |name: String| Step::Delete {
+            reference: target(&name),
+            uid: String::new(),
+            version: "1".to_owned(),
+            why: "it is left over".to_owned(),
+        };
+        let mut plan = Plan::new(&key, None);
+        plan.steps = (0..1_000).map(|at| removal(at.to_string())).collect();
+        assert_eq!(limiter.admit(&key, plan, 0).stopped, None);
+        let mut again = Plan::new(&key, None);
+        again.steps = (0..MAX_WRITES).map(|_| removal("0".to_owned())).collect();
+        let admitted = limiter.admit(&key, again, 0);
+        assert_eq!(admitted.plan.steps.len(), MAX_WRITES - 1);
     }
 
     #[test]

@@ -117,10 +117,17 @@ impl Reader<'_> {
         let wakes = needs.iter().filter(wakes);
         let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
         self.depend_on(&wakes);
-        let references: Vec<_> = needs.iter().map(|need| need.reference.clone()).collect();
-        let objects = self.read_untracked(&references).await?;
+        let possible = needs.iter().filter(|need| requirements::may_exist(need));
+        let references: Vec<_> = possible.map(|need| need.reference.clone()).collect();
+        let mut read = self.read_untracked(&references).await?.into_iter();
+        let objects = needs
+            .iter()
+            .map(|need| match requirements::may_exist(need) {
+                true => read.next().flatten(),
+                false => None,
+            });
         let now_seconds = self.controller.clock.now_seconds();
-        let mut looked = Vec::with_capacity(objects.len());
+        let mut looked = Vec::with_capacity(needs.len());
         for (need, object) in needs.iter().zip(objects) {
             let observed = match &need.form {
                 Form::Observed(age) => {
@@ -185,6 +192,9 @@ impl Reader<'_> {
 
     /// The members of a set, all of them.
     async fn every(&mut self, need: &Need, query: &Query) -> Result<Vec<Member>, Failure> {
+        if !requirements::may_exist(need) {
+            return Ok(Vec::new());
+        }
         let revision = &self.loaded.revision;
         let place = &need.reference;
         let declared = revision.decide.declared(&place.api_version, &place.kind);
@@ -217,6 +227,9 @@ impl Reader<'_> {
 
     /// How many objects have such labels. None of them is decoded.
     async fn count(&mut self, need: &Need, labels: &[LabelTerm]) -> Result<u32, Failure> {
+        if !requirements::may_exist(need) {
+            return Ok(0);
+        }
         let place = &need.reference;
         let question = Arc::new(SetQuestion::how_many(need, labels)?);
         let at = self.pend(&question, need.wake);
