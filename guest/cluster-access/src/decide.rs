@@ -113,7 +113,7 @@ impl World for ClusterAccess {
         let is_open = !cluster.is_accepted() && is_untold(&cluster);
         needs.extend(is_open.then(|| Need::object(ROLE, objects.role())));
         let may_renew = context.settings.denied_may_renew;
-        let made = objects.made(decided, known.works, may_renew).into_iter();
+        let made = objects.made(decided, &known, may_renew).into_iter();
         targets.extend(made.map(|desired| desired.object));
         targets.extend(objects.left_out(decided, known.works));
         Ok(Requirement { targets, needs })
@@ -131,7 +131,7 @@ impl World for ClusterAccess {
         if decided == Decided::Nothing {
             return Ok(Answer::default());
         }
-        let mut made = objects.made(decided, known.works, context.settings.denied_may_renew);
+        let mut made = objects.made(decided, &known, context.settings.denied_may_renew);
         let mut remove = objects.left_out(decided, known.works);
         let binding = objects.binding("work");
         if known.leaves_with_namespace() {

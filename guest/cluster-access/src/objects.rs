@@ -1,6 +1,7 @@
 //! The objects of a cluster, and what they say.
 
 use crate::decide::Decided;
+use crate::known::Known;
 use crate::rules;
 use transom_guest::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, NAMESPACE, ROLE_BINDING};
 use transom_guest::make::{ClusterRole, ClusterRoleBinding, Object, RoleBinding, kind::Binds};
@@ -45,9 +46,9 @@ impl Objects<'_> {
     }
 
     /// Those that are made beside the namespace, in order, each with what it says. Of a cluster that is being deleted
-    /// only the work agent keeps its rights, until it has cleaned up.
-    pub(crate) fn made(&self, decided: Decided, works: bool, may_renew: bool) -> Vec<Desired> {
-        let name = self.name();
+    /// only the work agent keeps its rights, until it has cleaned up. What it lost, only acceptance gives it again.
+    pub(crate) fn made(&self, decided: Decided, known: &Known, may_renew: bool) -> Vec<Desired> {
+        let (name, keeps) = (self.name(), known.works && known.binding.is_some());
         let (accepted, rules) = match decided {
             Decided::Nothing => return Vec::new(),
             Decided::Leaving => (false, None),
@@ -59,7 +60,7 @@ impl Objects<'_> {
         if accepted {
             shared.push(role("registration").rules(rules::of_registration()).whole());
         }
-        if accepted || works {
+        if accepted || keeps {
             shared.push(role("work").rules(rules::of_work()).whole());
         }
         let mut own = Vec::new();
@@ -75,7 +76,7 @@ impl Objects<'_> {
         };
         let here = |what: &str| self.bound(RoleBinding::of(&self.binding(what)), what);
         all.extend(accepted.then(|| here("registration")));
-        all.extend((accepted || works).then(|| here("work")));
+        all.extend((accepted || keeps).then(|| here("work")));
         all
     }
 
