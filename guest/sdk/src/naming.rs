@@ -140,17 +140,20 @@ impl Naming {
     }
 }
 
-/// Whether a text is a DNS name: up to 253 characters, labels with dots between them.
+/// Whether a text is a DNS name: up to 253 characters, parts with dots between them. A part may be longer than a label
+/// here, as it may for Kubernetes.
 pub fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_label)
+    text.len() <= 253 && text.split('.').all(is_part)
 }
 
 /// Whether a text is one label of a DNS name: 1 to 63 of `[a-z0-9-]`, no dash at the ends.
 pub fn is_label(text: &str) -> bool {
-    (1..=63).contains(&text.len())
-        && text.bytes().all(is_label_byte)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    text.len() <= 63 && is_part(text)
+}
+
+fn is_part(text: &str) -> bool {
+    let is_dashed = text.starts_with('-') || text.ends_with('-');
+    !text.is_empty() && !is_dashed && text.bytes().all(is_label_byte)
 }
 
 fn is_label_byte(byte: u8) -> bool {
@@ -204,6 +207,15 @@ mod tests {
         assert!(is_label(&"a".repeat(63)));
         assert!(!is_label(&"a".repeat(64)));
         assert!(!is_label(""));
+    }
+
+    #[test]
+    fn a_part_of_a_subdomain_may_be_longer_than_a_label() {
+        assert!(is_subdomain(&"a".repeat(253)));
+        assert!(is_subdomain(&["a", &"b".repeat(64)].join(".")));
+        for refused in [&"a".repeat(254), "", "a..b", "-a.b", "a-.b", "A"] {
+            assert!(!is_subdomain(refused), "{refused}");
+        }
     }
 
     proptest! {
