@@ -29,7 +29,7 @@ const SOME: Reason = Reason {
 
 const IMPOSSIBLE: Reason = Reason {
     name: "ClusterSelectorImpossible",
-    meaning: "The label selector of the set is one that no label can fulfil.",
+    meaning: "The label selector of the set is one that no label can fulfil, or it is too large.",
     remedy: "Fix spec.clusterSelector.labelSelector of the set; the message says which part of it is at fault.",
 };
 

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most terms that a guest may ask for.
 const MAX_TERMS: usize = 16;
+/// The most values in one of them.
+const MAX_VALUES: usize = 64;
 
 /// A selector. An empty one selects every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -35,7 +37,18 @@ impl LabelSelector {
     /// # Errors
     /// Why no label can be selected so, or not by a need; the text names the part at fault.
     pub fn terms(&self) -> Result<Vec<LabelTerm>, String> {
-        let terms = self.all_terms()?;
+        let mut terms = Vec::new();
+        for (at, term) in self.all_terms()?.into_iter().enumerate() {
+            match term.operator {
+                // Whoever has none of the values has none of each part of them.
+                Operator::NotIn => terms.extend(split(&term)),
+                Operator::In if term.values.len() > MAX_VALUES => {
+                    let at = (at - self.match_labels.len()).to_string();
+                    return Err(["matchExpressions[", &at, "] has more than 64 values"].concat());
+                }
+                _ => terms.push(term),
+            }
+        }
         match terms.len() > MAX_TERMS {
             true => Err("has more than 16 terms".to_owned()),
             false => Ok(terms),
@@ -94,6 +107,16 @@ impl LabelSelector {
             })
         })
     }
+}
+
+/// The term with no more values in each part than a term may have.
+fn split(term: &LabelTerm) -> impl Iterator<Item = LabelTerm> + '_ {
+    let parts = term.values.chunks(MAX_VALUES);
+    parts.map(|values| LabelTerm {
+        key: term.key.clone(),
+        operator: term.operator,
+        values: values.to_vec(),
+    })
 }
 
 /// Whether a text is a value that a label can have, and not empty.
@@ -183,5 +206,29 @@ mod tests {
                 .terms()
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn a_term_has_at_most_64_values() {
+        let values: Vec<_> = (0..130).map(|at| format!("v{at}")).collect();
+        let first = |number: usize, operator: &str| {
+            let values: Vec<_> = values[..number].iter().map(String::as_str).collect();
+            expression("env", operator, &values)
+        };
+        let sizes = |selector: &LabelSelector| -> Vec<_> {
+            let terms = selector.terms().unwrap();
+            terms.iter().map(|term| term.values.len()).collect()
+        };
+        assert_eq!(sizes(&first(64, "In")), [64]);
+        assert_eq!(sizes(&first(64, "NotIn")), [64]);
+        assert_eq!(sizes(&first(130, "NotIn")), [64, 64, 2]);
+        let mut long = first(65, "In");
+        long.match_labels.insert("a".into(), "b".into());
+        assert_eq!(
+            long.terms().unwrap_err(),
+            "matchExpressions[0] has more than 64 values"
+        );
+        let labels = [("a", "b"), ("env", "v64")].map(|(key, value)| (key.into(), value.into()));
+        assert!(long.matches(&labels.into()));
     }
 }
