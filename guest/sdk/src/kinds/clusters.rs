@@ -1,6 +1,6 @@
 //! What a guest reads of managed clusters and of sets of them.
 
-use super::selector::LabelSelector;
+use super::selector::{LabelSelector, is_label_value};
 use super::{Metadata, ObservedCondition};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -116,6 +116,8 @@ impl ClusterSet {
     pub fn members(&self, name: &str) -> Members {
         let selector = &self.spec.cluster_selector;
         match selector.selector_type.as_str() {
+            // No label can have such a name as its value.
+            "" | "ExclusiveClusterSetLabel" if !is_label_value(name) => Members::Nobody,
             "" | "ExclusiveClusterSetLabel" => Members::Labelled(LabelSelector {
                 match_labels: BTreeMap::from([(SET_LABEL.to_owned(), name.to_owned())]),
                 match_expressions: Vec::new(),
