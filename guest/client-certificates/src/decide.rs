@@ -5,8 +5,7 @@ use crate::reasons::{APPROVED, NOT_ALLOWED, NOT_RECOGNIZED};
 use crate::request::{self, Kind};
 use crate::settings::Settings;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use transom_guest::kinds::{MANAGED_CLUSTER, Metadata};
+use transom_guest::kinds::{MANAGED_CLUSTER, Metadata, ObservedCondition};
 use transom_guest::objects::{
     Answer, Condition, Desired, Input, Need, Objects, Requirement, Review, Value, Who, found,
 };
@@ -23,6 +22,9 @@ const CLUSTER_NAME: &str = "open-cluster-management.io/cluster-name";
 /// The label of a request of an add-on, whose certificates its manager approves.
 const ADDON_NAME: &str = "open-cluster-management.io/addon-name";
 
+/// The conditions that judge a request. Those of other types are notes of others.
+const JUDGEMENTS: [&str; 3] = ["Approved", "Denied", "Failed"];
+
 /// What is read of a request.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -34,7 +36,7 @@ struct Fields {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    conditions: Vec<IgnoredAny>,
+    conditions: Vec<ObservedCondition>,
 }
 
 /// The cluster that a request is for; `None` when the request is not the guest's to judge: it is judged already, or it
@@ -44,8 +46,9 @@ fn cluster(primary: &Primary) -> Result<Option<String>, Problem> {
         mut metadata,
         status,
     } = primary.read()?;
-    let judged = primary.deleting || !status.conditions.is_empty();
-    if judged || metadata.labels.contains_key(ADDON_NAME) {
+    let mut conditions = status.conditions.iter();
+    let judged = conditions.any(|one| JUDGEMENTS.contains(&one.kind.as_str()));
+    if primary.deleting || judged || metadata.labels.contains_key(ADDON_NAME) {
         return Ok(None);
     }
     let name = metadata.labels.remove(CLUSTER_NAME);
