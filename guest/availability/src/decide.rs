@@ -132,7 +132,9 @@ impl Objects for Availability {
                 answer.ask_again_at = Some(context.now_seconds + i64::from(limit));
             }
             _ => {
-                match settles(context, &cluster) {
+                // Only a gap between heartbeats settles: what has none says nothing of a bad link.
+                let is_old = matches!(found(&inputs, BEAT), Value::Stale(_));
+                match settles(context, &cluster).filter(|_| is_old) {
                     Some(until) => answer.ask_again_at = Some(until),
                     None => {
                         conditions.push(UNKNOWN);
