@@ -50,11 +50,11 @@ impl Objects for ManagedNamespaces {
         for set in sets {
             wanted.extend(of_set(set, &metadata)?);
         }
-        let there = status.managed_namespaces;
+        let there = status.managed_namespaces.unwrap_or_default();
         let namespaces = match wanted.is_empty() {
-            true if there.is_none() => return Ok(Answer::default()),
+            true if there.is_empty() => return Ok(Answer::default()),
             true => Json::Null,
-            false => listed(&wanted, &there.unwrap_or_default()),
+            false => listed(&wanted, &there),
         };
         let status = object!(&primary.reference, {"status": {"managedNamespaces": namespaces}});
         Ok(status.fields().into())
