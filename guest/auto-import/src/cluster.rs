@@ -50,9 +50,10 @@ pub(crate) struct Hosted {
 }
 
 impl Hosted {
-    /// The managed cluster as which it was imported.
+    /// The managed cluster as which it was imported. An empty note is none, as for the guest that detaches.
     pub(crate) fn imported_as(&self) -> Option<&str> {
-        self.metadata.annotations.get(IMPORTED).map(String::as_str)
+        let note = self.metadata.annotations.get(IMPORTED);
+        note.map(String::as_str).filter(|name| !name.is_empty())
     }
 }
 
