@@ -8,6 +8,7 @@ mod destination;
 pub(crate) mod difference;
 mod equal;
 mod facts;
+mod login;
 mod servers;
 mod shape;
 mod structure;

@@ -4,7 +4,7 @@
 
 use super::assemble::text_of;
 use super::certificate::{CertificateFacts, Pair};
-use super::{Bundle, DocumentPlace, KubeconfigError, NODES, SourceKubeconfig};
+use super::{Bundle, DocumentPlace, KubeconfigError, NODES, SourceKubeconfig, login};
 use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser};
 use serde_json::Value;
 use std::iter::Sum;
@@ -56,10 +56,15 @@ pub(super) fn soundness(
 ) -> Result<(), KubeconfigError> {
     trust(source, reached.cluster, insecure, now_seconds)?;
     let (at, user) = reached.user;
+    let place = DocumentPlace::ROOT.field("users").item(at).field("user");
+    let users = source.document.get("users");
+    let fields = users.and_then(|users| users.get(user.entry as usize)?.get("user")?.as_object());
+    if let Some(fields) = fields {
+        login::usable(fields, &place)?;
+    }
     let Some(Some(certificate)) = source.certificates.get(user.entry as usize) else {
         return Ok(());
     };
-    let place = DocumentPlace::ROOT.field("users").item(at).field("user");
     if certificate.pair == Pair::Differs {
         let message = "not the key of the client certificate";
         let place = place.field("client-key-data");

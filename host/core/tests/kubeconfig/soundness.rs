@@ -228,6 +228,70 @@ fn current_context_must_lead_to_a_cluster_and_a_user() {
 }
 
 #[test]
+fn clients_must_be_able_to_use_the_user() {
+    let token = |more: Value| {
+        let mut user = json!({"token": "hunter2"});
+        if let (Some(user), Value::Object(more)) = (user.as_object_mut(), more) {
+            user.extend(more);
+        }
+        user
+    };
+    for (user, field) in [
+        (token(json!({"username": "hunter"})), "username"),
+        (token(json!({"password": "hunter"})), "password"),
+        (
+            json!({"tokenFile": "/t", "username": "a", "password": "b"}),
+            "username",
+        ),
+        (token(json!({"as-uid": "hunter"})), "as-uid"),
+        (token(json!({"as-groups": ["hunter"]})), "as-groups"),
+        (
+            token(json!({"as-user-extra": {"hunter": null}})),
+            "as-user-extra",
+        ),
+        (json!({"token": "hunter2\n"}), "token"),
+        (json!({"token": "hun\u{7f}ter2"}), "token"),
+        (token(json!({"as": "hunter\r"})), "as"),
+        (
+            token(json!({"as": "a", "as-groups": ["b", "hunter\n"]})),
+            "as-groups",
+        ),
+        (
+            token(json!({"as": "a", "as-user-extra": {"b": ["hunter\0"]}})),
+            "as-user-extra",
+        ),
+    ] {
+        let error = outcome(&with(admin(), "/users/0/user", user.clone())).unwrap_err();
+        let path = format!("users[0].user.{field}");
+        let found = (error.reason, error.path.as_str());
+        assert_eq!(
+            found,
+            (KnownReason::KubeconfigInvalid, path.as_str()),
+            "{user}"
+        );
+        assert!(!error.to_string().contains("hun"), "{error}");
+        assert_eq!(
+            outcome(&with(two(), "/users/1/user", user)),
+            Ok(()),
+            "not in use"
+        );
+    }
+    for user in [
+        json!({}),
+        json!({"username": "a", "password": "b"}),
+        token(json!({"username": "", "as-uid": "", "as-groups": [], "as-user-extra": {}})),
+        token(
+            json!({"as": "a", "as-uid": "b", "as-groups": ["c"], "as-user-extra": {"d": ["e"], "f": null}}),
+        ),
+        json!({"token": "tab\tand ä"}),
+        json!({"username": "a\n", "password": "b\n"}),
+    ] {
+        let outcome = outcome(&with(admin(), "/users/0/user", user.clone()));
+        assert_eq!(outcome, Ok(()), "{user}");
+    }
+}
+
+#[test]
 fn refuses_insecure_beside_a_ca_as_clients_do() {
     use transom_api::policy::InsecureGrant;
     let source = parse(&with(

@@ -65,10 +65,13 @@ async fn sources(stage: &Stage) -> Result<()> {
         it["users"][0]["user"]["token"] = json!({"nested": token});
     })
     .await?;
-    // In JSON the last one may stay unescaped, in YAML not.
+    // In JSON the last one may stay unescaped, in YAML not. No client can use such a token, so its user is not in use.
     let token = plant("a token with control characters");
+    let token = format!("{token}\u{1b}[2J\u{0}\u{7f}");
+    let other = json!({"name": "other", "user": {"token": token}});
     with_source(stage, "control", |it| {
-        it["users"][0]["user"]["token"] = json!(format!("{token}\u{1b}[2J\u{0}\u{7f}"));
+        let in_use = it["users"][0].take();
+        it["users"] = json!([other, in_use]);
     })
     .await?;
     // The name of the Service is longer than the address in the source: either it just fits, or it does not.
