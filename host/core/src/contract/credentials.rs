@@ -52,7 +52,7 @@ pub struct Proxy {
     /// Number that is valid for one call.
     #[serde(skip_serializing)]
     pub reference: u32,
-    /// Without userinfo, query and fragment.
+    /// Without userinfo, query and fragment; empty when it is not a URL.
     pub url: Url,
 }
 
@@ -64,7 +64,7 @@ pub struct ClusterView {
     pub entry: u32,
     /// Its name.
     pub name: String,
-    /// Its server.
+    /// Its server; empty when it is not a URL.
     pub server: Url,
     /// Its CA.
     pub authority: AuthoritySource,

@@ -280,7 +280,7 @@ fn proxy<'s>(source: &'s SourceKubeconfig, wanted: &ProposedCluster) -> Option<&
     field_of_cluster(source, *cluster, "proxy-url")
 }
 
-fn field_of_cluster<'s>(
+pub(super) fn field_of_cluster<'s>(
     source: &'s SourceKubeconfig,
     cluster: u32,
     field: &str,

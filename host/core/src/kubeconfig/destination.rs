@@ -1,7 +1,8 @@
 //! Where a credential may go: checks every cluster of an answer against the policy's grant. Refuses what is neither
 //! granted nor as in the source.
 
-use super::{DocumentPlace, KubeconfigError, KubeconfigLimits, SourceKubeconfig, servers};
+use super::{DocumentPlace, KubeconfigError, KubeconfigLimits, SourceKubeconfig};
+use super::{assemble, servers, url};
 use crate::contract::credentials::{
     AuthoritySource, ClusterView, Proposal, ProposedCluster, ProposedUser,
 };
@@ -134,6 +135,7 @@ fn granted(
     terms: &Terms<'_>,
     place: &DocumentPlace,
 ) -> Result<(), KubeconfigError> {
+    kept_urls(source, cluster, origin, place)?;
     let grant = terms.grant;
     let refuse = |field, word, what: &str, granted: &str| {
         Err(place.field(field).refused(word, what, granted))
@@ -172,6 +174,29 @@ fn granted(
         let granted = carried(grant.tls_server_name);
         let word = KnownReason::ServerNameNotGranted;
         return refuse("tls-server-name", word, "a TLS server name", granted);
+    }
+    Ok(())
+}
+
+/// Refuses a server or proxy of the source that an answer keeps although it is not a URL: one that is replaced or
+/// dropped harms nobody.
+fn kept_urls(
+    source: &SourceKubeconfig,
+    cluster: &ProposedCluster,
+    origin: &ClusterView,
+    place: &DocumentPlace,
+) -> Result<(), KubeconfigError> {
+    let of = |entry, field| assemble::field_of_cluster(source, entry, field).unwrap_or_default();
+    let keeps_server = cluster.server == origin.server;
+    let server = keeps_server.then(|| url::server(of(cluster.entry, "server")));
+    let owner = cluster
+        .proxy
+        .and_then(|proxy| source.proxies.get(proxy as usize));
+    let proxy = owner.map(|owner| url::proxy(of(*owner, "proxy-url")));
+    for (field, read) in [("server", server), ("proxy-url", proxy)] {
+        if let Some(Err(message)) = read {
+            return Err(place.field(field).error(KnownReason::InvalidUrl, message));
+        }
     }
     Ok(())
 }

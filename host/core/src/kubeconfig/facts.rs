@@ -4,7 +4,8 @@
 use super::certificate::{self, CertificateFacts, Pair, PublicKey};
 use super::{Bundle, ClientCertificate, DocumentPlace, KubeconfigError, SourceKubeconfig, url};
 use crate::contract::credentials::{
-    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, UserView,
+    Authority, AuthoritySource, ClusterView, ContextEntry, Credential, Proxy, SourceView, Url,
+    UserView,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -96,23 +97,17 @@ fn cluster(
         .field("clusters")
         .item(number)
         .field("cluster");
-    let wrong_url = |field, message| place.field(field).error(KnownReason::InvalidUrl, message);
-    let proxy = match some_text(fields, "proxy-url") {
-        None => None,
-        Some(text) => {
-            let url = url::proxy(text).map_err(|message| wrong_url("proxy-url", message))?;
-            source.proxies.push(count(number));
-            Some(Proxy {
-                reference: count(source.proxies.len() - 1),
-                url,
-            })
+    let proxy = some_text(fields, "proxy-url").map(|text| {
+        source.proxies.push(count(number));
+        Proxy {
+            reference: count(source.proxies.len() - 1),
+            url: url::proxy(text).unwrap_or_default(),
         }
-    };
+    });
     Ok(ClusterView {
         entry: count(number),
         name: name.to_owned(),
-        server: url::server(text(fields, "server"))
-            .map_err(|message| wrong_url("server", message))?,
+        server: server(text(fields, "server"), &place)?,
         authority: authority(source, number, fields, &place)?,
         insecure: fields
             .get("insecure-skip-tls-verify")
@@ -121,6 +116,17 @@ fn cluster(
         proxy,
         tls_server_name: some_text(fields, "tls-server-name").map(str::to_owned),
     })
+}
+
+/// What a guest sees of a server: nothing of one that is not a URL, which is refused only where an answer keeps it.
+fn server(text: &str, place: &DocumentPlace) -> Result<Url, KubeconfigError> {
+    match url::server(text) {
+        Err(message) if url::hides_more(text) => {
+            let place = place.field("server");
+            Err(place.error(KnownReason::InvalidUrl, message))
+        }
+        read => Ok(read.unwrap_or_default()),
+    }
 }
 
 fn authority(

@@ -150,9 +150,7 @@ fn fields(mut map: Map<String, Value>, known: &[(&str, Show)], marks: &Names<'_>
 fn show(value: &Value, key: &str, how: Show, marks: &Names<'_>) -> Value {
     let harmless = match (how, value) {
         (Show::Flag, Value::Bool(_)) => true,
-        (Show::Url, Value::String(text)) => {
-            !text.contains(['@', '?', '#']) && url::proxy(text).is_ok()
-        }
+        (Show::Url, Value::String(text)) => !url::hides_more(text) && url::proxy(text).is_ok(),
         (Show::Dns, Value::String(text)) => dns::is_subdomain(text),
         _ => false,
     };

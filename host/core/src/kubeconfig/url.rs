@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 /// # Errors
 /// Says what is wrong, without the text.
 pub(crate) fn server(text: &str) -> Result<Url, &'static str> {
-    if text.contains(['@', '?', '#']) {
+    if hides_more(text) {
         return Err("a server with a user, a query or a fragment");
     }
     let url = parse(text)?;
@@ -17,6 +17,11 @@ pub(crate) fn server(text: &str) -> Result<Url, &'static str> {
     } else {
         Err("neither http nor https")
     }
+}
+
+/// Whether a text may hold a user, a query or a fragment, which may be credentials.
+pub(super) fn hides_more(text: &str) -> bool {
+    text.contains(['@', '?', '#'])
 }
 
 /// Reads the part of a proxy's URL that may be shown: leaves out userinfo, query and fragment.

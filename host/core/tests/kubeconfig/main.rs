@@ -11,3 +11,4 @@ mod reading;
 mod redaction;
 mod soundness;
 mod unchanged;
+mod urls;

@@ -170,9 +170,9 @@ fn names_reason_and_path_of_a_wrong_shape() {
     refuses(
         KnownReason::InvalidUrl,
         &[
-            (&of_cluster("server"), Value::Null, ""),
             (&of_cluster("server"), json!("https://u:p@a"), ""),
-            (&of_cluster("proxy-url"), json!("ftp://a"), ""),
+            (&of_cluster("server"), json!("api.example.com?a"), ""),
+            (&of_cluster("server"), json!("10.0.0.1#a"), ""),
         ],
     );
     for list in ["clusters", "users", "contexts"] {
