@@ -54,6 +54,10 @@ pub struct SourceKubeconfig {
     proxies: Vec<u32>,
     /// For each user entry, its client certificate.
     certificates: Vec<Option<ClientCertificate>>,
+    /// For each cluster entry, what makes it unusable.
+    cluster_faults: Vec<Option<KubeconfigError>>,
+    /// For each user entry, what makes it unusable.
+    user_faults: Vec<Option<KubeconfigError>>,
 }
 
 /// The CA data of one cluster entry.
@@ -76,7 +80,8 @@ impl SourceKubeconfig {
     /// absent, an entry that is null does not.
     ///
     /// # Errors
-    /// When it is no kubeconfig that can be used as a whole: entries that are not current must be sound, too.
+    /// When clients could not read it, when a server may hide a credential, or when current-context leads to an entry
+    /// that is unusable.
     pub fn parse(bytes: &[u8], limits: &KubeconfigLimits) -> Result<Self, KubeconfigError> {
         let budget = ParseLimits {
             bytes: limits.bytes,

@@ -1,6 +1,6 @@
 //! Checks an answer before it is assembled. Its size: a lower bound, because an answer names source entries by number,
 //! and a number is much shorter than its entry. Whether it is sound: the entries that current-context leads to must be
-//! usable now; clients do not use others by default, so those are only checked while parsing.
+//! usable now; clients do not use others by default, so a fault of those stays with them.
 
 use super::assemble::text_of;
 use super::certificate::{CertificateFacts, Pair};
@@ -47,7 +47,8 @@ pub(super) fn reached(answer: &Proposal) -> Result<Reached<'_>, KubeconfigError>
 /// Checks the cluster and the user that current-context leads to.
 ///
 /// # Errors
-/// `InvalidAuthority`, `KubeconfigInvalid`, `CertificateKeyMismatch`, `CertificateExpired`, `CertificateNotYetValid`.
+/// `InvalidAuthority`, `InvalidCertificate`, `KubeconfigInvalid`, `CertificateKeyMismatch`, `CertificateExpired`,
+/// `CertificateNotYetValid`.
 pub(super) fn soundness(
     source: &SourceKubeconfig,
     reached: &Reached<'_>,
@@ -56,6 +57,9 @@ pub(super) fn soundness(
 ) -> Result<(), KubeconfigError> {
     trust(source, reached.cluster, insecure, now_seconds)?;
     let (at, user) = reached.user;
+    if let Some(Some(fault)) = source.user_faults.get(user.entry as usize) {
+        return Err(fault.clone());
+    }
     let place = DocumentPlace::ROOT.field("users").item(at).field("user");
     let users = source.document.get("users");
     let fields = users.and_then(|users| users.get(user.entry as usize)?.get("user")?.as_object());

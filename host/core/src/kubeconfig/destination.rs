@@ -135,6 +135,7 @@ fn granted(
     terms: &Terms<'_>,
     place: &DocumentPlace,
 ) -> Result<(), KubeconfigError> {
+    unusable(source, cluster)?;
     kept_urls(source, cluster, origin, place)?;
     let grant = terms.grant;
     let refuse = |field, word, what: &str, granted: &str| {
@@ -176,6 +177,18 @@ fn granted(
         return refuse("tls-server-name", word, "a TLS server name", granted);
     }
     Ok(())
+}
+
+/// Refuses an entry of the source whose CA data clients cannot use, and such data in another entry.
+fn unusable(source: &SourceKubeconfig, cluster: &ProposedCluster) -> Result<(), KubeconfigError> {
+    let bundles = cluster.authorities.iter();
+    let bundles = bundles.filter_map(|reference| source.bundles.get(*reference as usize));
+    let mut entries = bundles.map(|bundle| bundle.cluster).chain([cluster.entry]);
+    let fault = |entry| source.cluster_faults.get(entry as usize)?.clone();
+    match entries.find_map(fault) {
+        Some(fault) => Err(fault),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a server or proxy of the source that an answer keeps although it is not a URL: one that is replaced or

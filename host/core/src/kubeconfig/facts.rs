@@ -13,10 +13,11 @@ use transom_api::KnownReason;
 
 type Fields = Map<String, Value>;
 
-/// Reads a document whose fields have the right types.
+/// Reads a document whose fields have the right types. As for clients, wrong base64 is a fault of the whole document,
+/// and certificates that cannot be used are one of their entry, which counts only where the entry is used.
 ///
 /// # Errors
-/// The first entry that cannot be used.
+/// The first fault of the document, or of an entry that current-context leads to.
 pub(super) fn read(document: Fields) -> Result<SourceKubeconfig, KubeconfigError> {
     let mut source = SourceKubeconfig {
         view: SourceView {
@@ -29,6 +30,8 @@ pub(super) fn read(document: Fields) -> Result<SourceKubeconfig, KubeconfigError
         bundles: Vec::new(),
         proxies: Vec::new(),
         certificates: Vec::new(),
+        cluster_faults: Vec::new(),
+        user_faults: Vec::new(),
     };
     let clusters = entries(&document, "clusters", "cluster")?;
     for (number, (name, fields)) in clusters.into_iter().enumerate() {
@@ -43,8 +46,30 @@ pub(super) fn read(document: Fields) -> Result<SourceKubeconfig, KubeconfigError
         let user = user(&mut source, number, name, fields)?;
         source.view.users.push(user);
     }
+    fault_in_use(&source)?;
     source.document = document;
     Ok(source)
+}
+
+/// Raises the fault of the entries that current-context leads to, before a guest is asked.
+fn fault_in_use(source: &SourceKubeconfig) -> Result<(), KubeconfigError> {
+    let view = &source.view;
+    let mut contexts = view.contexts.iter();
+    let Some(context) = contexts.find(|context| context.name == view.current_context) else {
+        return Ok(());
+    };
+    let mut clusters = view.clusters.iter().zip(&source.cluster_faults);
+    let cluster = clusters.find(|(cluster, _)| cluster.name == context.cluster);
+    let mut users = view.users.iter().zip(&source.user_faults);
+    let user = users.find(|(user, _)| user.name == context.user);
+    let faults = [
+        cluster.map(|(_, fault)| fault),
+        user.map(|(_, fault)| fault),
+    ];
+    match faults.into_iter().flatten().flatten().next() {
+        Some(fault) => Err(fault.clone()),
+        None => Ok(()),
+    }
 }
 
 /// The entries of a list with their names, which must be unique.
@@ -104,11 +129,14 @@ fn cluster(
             url: url::proxy(text).unwrap_or_default(),
         }
     });
+    let server = server(text(fields, "server"), &place)?;
+    let (authority, fault) = authority(source, number, fields, &place)?;
+    source.cluster_faults.push(fault);
     Ok(ClusterView {
         entry: count(number),
         name: name.to_owned(),
-        server: server(text(fields, "server"), &place)?,
-        authority: authority(source, number, fields, &place)?,
+        server,
+        authority,
         insecure: fields
             .get("insecure-skip-tls-verify")
             .and_then(Value::as_bool)
@@ -129,42 +157,51 @@ fn server(text: &str, place: &DocumentPlace) -> Result<Url, KubeconfigError> {
     }
 }
 
+/// How an entry names its CA, and what is wrong with it.
 fn authority(
     source: &mut SourceKubeconfig,
     number: usize,
     fields: &Fields,
     place: &DocumentPlace,
-) -> Result<AuthoritySource, KubeconfigError> {
+) -> Result<(AuthoritySource, Option<KubeconfigError>), KubeconfigError> {
     let file = some_text(fields, "certificate-authority").is_some();
     let at_file = place.field("certificate-authority");
     let place = place.field("certificate-authority-data");
     let Some(bytes) = data(fields, "certificate-authority-data", &place)? else {
-        return Ok(if file {
+        let authority = if file {
             AuthoritySource::File
         } else {
             AuthoritySource::None
-        });
+        };
+        return Ok((authority, None));
     };
-    if file {
-        let message = "a file in addition to certificate-authority-data, which clients reject";
-        return Err(at_file.error(KnownReason::KubeconfigInvalid, message));
-    }
-    let wrong = |message| place.error(KnownReason::InvalidAuthority, message);
-    let blocks = certificate::blocks(&bytes).ok_or_else(|| wrong("not PEM"))?;
-    if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
-        return Err(wrong("PEM data that is not a certificate"));
-    }
-    let certificates: Option<Vec<_>> = blocks
-        .iter()
-        .map(|block| Some(certificate::read(&block.der)?.0))
-        .collect();
+    let read = authorities(&bytes);
+    let beside = "a file in addition to certificate-authority-data, which clients reject";
+    let fault = match &read {
+        _ if file => Some(at_file.error(KnownReason::KubeconfigInvalid, beside)),
+        Err(message) => Some(place.error(KnownReason::InvalidAuthority, message)),
+        Ok(_) => None,
+    };
     let bundle = Bundle {
         cluster: count(number),
-        certificates: certificates.ok_or_else(|| wrong("not a certificate"))?,
+        certificates: read.unwrap_or_default(),
     };
     let authority = summary(count(source.bundles.len()), &bundle.certificates);
     source.bundles.push(bundle);
-    Ok(AuthoritySource::Data(authority))
+    Ok((AuthoritySource::Data(authority), fault))
+}
+
+/// The certificates of CA data, which must hold nothing else.
+fn authorities(bytes: &[u8]) -> Result<Vec<CertificateFacts>, &'static str> {
+    let blocks = certificate::blocks(bytes).ok_or("not PEM")?;
+    if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
+        return Err("PEM data that is not a certificate");
+    }
+    let certificates = blocks.iter();
+    let certificates = certificates.map(|block| Some(certificate::read(&block.der)?.0));
+    certificates
+        .collect::<Option<_>>()
+        .ok_or("not a certificate")
 }
 
 /// What a guest sees of CA data.
@@ -176,7 +213,7 @@ fn summary(reference: u32, certificates: &[CertificateFacts]) -> Authority {
             .map(|facts| facts.fingerprint.clone())
             .collect(),
         ends_seconds: certificates.iter().map(|facts| facts.ends_seconds).min(),
-        is_ca: certificates.iter().all(|facts| facts.is_ca),
+        is_ca: !certificates.is_empty() && certificates.iter().all(|facts| facts.is_ca),
     }
 }
 
@@ -187,12 +224,16 @@ fn user(
     fields: &Fields,
 ) -> Result<UserView, KubeconfigError> {
     let item = DocumentPlace::ROOT.field("users").item(number);
-    let certificate = client_certificate(fields, &item.field("user"))?;
+    let (certificate, fault) = match client_certificate(fields, &item.field("user")) {
+        Ok(certificate) => (certificate, None),
+        Err(fault) if fault.reason == KnownReason::InvalidCertificate => (None, Some(fault)),
+        Err(error) => return Err(error),
+    };
     let has = |field: &str| some_text(fields, field).is_some();
     let has_map = |field: &str| fields.get(field).is_some_and(|value| !value.is_null());
     let credential = Credential {
         reference: count(number),
-        client_certificate: certificate.is_some(),
+        client_certificate: certificate.is_some() || fault.is_some(),
         token: has("token"),
         basic: has("username") || has("password"),
         exec: has_map("exec"),
@@ -203,6 +244,7 @@ fn user(
     source
         .certificates
         .push(certificate.map(|(certificate, _)| certificate));
+    source.user_faults.push(fault);
     Ok(UserView {
         entry: count(number),
         name: name.to_owned(),

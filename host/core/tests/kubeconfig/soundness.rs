@@ -3,7 +3,8 @@
 
 use crate::answers::{SERVER, try_answer, url};
 use crate::fixture::{
-    CA, NOW, OTHER_CA, RSA, admin, assemble, base64, grant, parse, rewired, service, two, with,
+    CA, NOW, OTHER_CA, RSA, RSA_KEY, admin, assemble, base64, grant, parse, rewired, service, two,
+    with,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -91,6 +92,80 @@ fn validates_only_the_current_user() {
         Ok(())
     );
     assert!(outcome(&with(two(), "/users/0/user", mismatch)).is_err());
+}
+
+#[test]
+fn a_fault_counts_only_where_its_entry_is_used() {
+    let in_ca = "cluster/certificate-authority-data";
+    for (list, field, value, word) in [
+        (
+            "clusters",
+            in_ca,
+            json!(base64("no PEM")),
+            KnownReason::InvalidAuthority,
+        ),
+        (
+            "clusters",
+            in_ca,
+            json!(base64(RSA_KEY)),
+            KnownReason::InvalidAuthority,
+        ),
+        (
+            "clusters",
+            "cluster/certificate-authority",
+            json!("/ca"),
+            KnownReason::KubeconfigInvalid,
+        ),
+        (
+            "users",
+            "user/client-certificate-data",
+            json!(base64("x")),
+            KnownReason::InvalidCertificate,
+        ),
+        (
+            "users",
+            "user/client-certificate-data",
+            json!(base64(RSA)),
+            KnownReason::InvalidCertificate,
+        ),
+    ] {
+        let source = with(two(), &format!("/{list}/1/{field}"), value);
+        let expected = with(source.clone(), "/clusters/0/cluster/server", json!(SERVER));
+        assert_eq!(try_answer(&source, |_| {}), Ok(expected), "{field}");
+
+        let current = with(source.clone(), "/current-context", json!("view"));
+        assert_eq!(parse(&current).unwrap_err().reason, word, "{field}: in use");
+        let uses = try_answer(&source, |answer| {
+            answer.current_context = "view".to_owned();
+            let first = answer.clusters[0].clone();
+            let second = &mut answer.clusters[1];
+            (second.server, second.proxy) = (first.server, None);
+        });
+        assert_eq!(
+            uses.unwrap_err().reason,
+            word,
+            "{field}: chosen by the guest"
+        );
+        if list == "clusters" {
+            let moves = try_answer(&source, |answer| {
+                answer.clusters[0].authorities = answer.clusters[1].authorities.clone();
+            });
+            assert_eq!(
+                moves.unwrap_err().reason,
+                word,
+                "{field}: moved to the entry in use"
+            );
+            let changes = try_answer(&source, |answer| answer.clusters[1].proxy = None);
+            assert_eq!(changes.unwrap_err().reason, word, "{field}: changed");
+        }
+    }
+    let undecodable = with(two(), "/users/1/user/client-key-data", json!("%"));
+    let error = parse(&undecodable).unwrap_err();
+    assert_eq!(
+        error.reason,
+        KnownReason::InvalidBase64,
+        "clients cannot read it at all"
+    );
 }
 
 #[test]
