@@ -8,6 +8,7 @@ use super::{Bundle, DocumentPlace, KubeconfigError, NODES, SourceKubeconfig, log
 use crate::contract::credentials::{AuthoritySource, Proposal, ProposedCluster, ProposedUser};
 use serde_json::Value;
 use std::iter::Sum;
+use std::net::IpAddr;
 use transom_api::KnownReason;
 use transom_api::policy::InsecureGrant;
 
@@ -56,6 +57,7 @@ pub(super) fn soundness(
     now_seconds: i64,
 ) -> Result<(), KubeconfigError> {
     trust(source, reached.cluster, insecure, now_seconds)?;
+    verified_name(reached.cluster)?;
     let (at, user) = reached.user;
     if let Some(Some(fault)) = source.user_faults.get(user.entry as usize) {
         return Err(fault.clone());
@@ -143,6 +145,30 @@ fn trust(
         )
     };
     Err(place.error(reason, message))
+}
+
+/// Checks the name for which the server's certificate must be valid.
+fn verified_name((at, cluster): (usize, &ProposedCluster)) -> Result<(), KubeconfigError> {
+    let named = cluster.tls_server_name.as_deref();
+    if named.is_none_or(is_name_or_address) {
+        return Ok(());
+    }
+    let list = DocumentPlace::ROOT.field("clusters");
+    let place = list.item(at).field("cluster").field("tls-server-name");
+    let message = "neither a DNS name nor an IP address";
+    Err(place.error(KnownReason::KubeconfigInvalid, message))
+}
+
+/// Whether clients can compare it with a certificate: Go takes capitals, `_`, a dot at the end, and brackets around an
+/// address.
+fn is_name_or_address(text: &str) -> bool {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let label = |part: &str| !part.is_empty() && !part.starts_with('-') && part.bytes().all(byte);
+    let name = text.strip_suffix('.').unwrap_or(text);
+    inner.unwrap_or(text).parse::<IpAddr>().is_ok() || name.split('.').all(label)
 }
 
 /// Bytes of text, and the number of values.

@@ -287,6 +287,46 @@ fn the_ca_must_exist_and_be_a_ca() {
 }
 
 #[test]
+fn a_kept_tls_server_name_must_be_a_name_or_an_address() {
+    let named = |name: &str| with(admin(), "/clusters/0/cluster/tls-server-name", json!(name));
+    for name in [
+        "kubernetes.default.svc",
+        "API_1.example.com.",
+        "localhost",
+        "10.0.0.1",
+        "2001:db8::1",
+        "[::1]",
+        "",
+    ] {
+        assert_eq!(outcome(&named(name)), Ok(()), "{name}");
+    }
+    for name in [
+        "hunter 2",
+        "https://hunter",
+        "hunter:443",
+        "-hunter",
+        "hunter..a",
+        ".",
+        "[hunter]",
+        "*.hunter",
+        "hünter",
+        "hunter\n",
+    ] {
+        let error = outcome(&named(name)).unwrap_err();
+        let path = "clusters[0].cluster.tls-server-name";
+        let found = (error.reason, error.path.as_str());
+        assert_eq!(found, (KnownReason::KubeconfigInvalid, path), "{name}");
+        assert!(!error.to_string().contains("hunter"), "{error}");
+        let dropped = try_answer(&named(name), |answer| {
+            answer.clusters[0].tls_server_name = None;
+        });
+        assert!(dropped.is_ok(), "{name}: {dropped:?}");
+        let unused = with(two(), "/clusters/1/cluster/tls-server-name", json!(name));
+        assert_eq!(outcome(&unused), Ok(()), "{name}: not in use");
+    }
+}
+
+#[test]
 fn current_context_must_lead_to_a_cluster_and_a_user() {
     for (pointer, value, path) in [
         ("/current-context", Value::Null, "current-context"),
