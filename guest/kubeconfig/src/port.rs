@@ -9,7 +9,7 @@ use transom_guest::kubeconfig::{Protocol, Service, ServicePort};
 ///
 /// With a name in the settings: the TCP port of that name. Without: the first of these rules that fits exactly one TCP
 /// port number: it is the only one; it is named `client`; it is named `https`; its application protocol is `https`; its
-/// target is `client`. If none fits, the port is ambiguous.
+/// target is `client`; its target is `https`. If none fits, the port is ambiguous.
 pub(crate) fn choose(setting: &Port, service: &Service) -> Result<u16, Problem> {
     let ports = || {
         service
@@ -53,7 +53,7 @@ pub(crate) fn choose(setting: &Port, service: &Service) -> Result<u16, Problem> 
         })
 }
 
-const RULES: [fn(&ServicePort) -> bool; 5] = [
+const RULES: [fn(&ServicePort) -> bool; 6] = [
     |_| true,
     |port| port.name.as_deref() == Some("client"),
     |port| port.name.as_deref() == Some("https"),
@@ -63,6 +63,7 @@ const RULES: [fn(&ServicePort) -> bool; 5] = [
             .is_some_and(|protocol| protocol.eq_ignore_ascii_case("https"))
     },
     |port| port.target_port.as_deref() == Some("client"),
+    |port| port.target_port.as_deref() == Some("https"),
 ];
 
 /// The value of an iterator whose items are all equal, else `None`.
@@ -127,6 +128,17 @@ mod tests {
             (
                 vec![other(), port(4, Some("b"), Some("client"), None)],
                 Ok(4),
+            ),
+            (
+                vec![
+                    port(4, Some("b"), Some("client"), None),
+                    port(5, Some("c"), Some("https"), None),
+                ],
+                Ok(4),
+            ),
+            (
+                vec![other(), port(5, Some("c"), Some("https"), None)],
+                Ok(5),
             ),
             (
                 vec![other(), port(7, Some("a"), None, Some("HTTPS"))],
