@@ -72,8 +72,8 @@ impl AddOn {
     }
 }
 
-/// What of the message of a cluster is written to its add-ons: of a text of theirs no more crosses, so the end could not
-/// be compared.
+/// What of the message of a cluster is written to its add-ons: of a text of theirs no more crosses, so the end could
+/// not be compared.
 fn beginning(message: &str) -> &str {
     &message[..message.floor_char_boundary(4_096)]
 }

@@ -147,8 +147,8 @@ fn within_names(object: &ObjectRef, name_fits: bool) -> Result<(), Failure> {
     ))
 }
 
-/// Whether Kubernetes allows what a need names. Else there is nothing: it counts as absent, and is not asked for, because
-/// such a name could lead to another path.
+/// Whether Kubernetes allows what a need names. Else there is nothing: it counts as absent, and is not asked for,
+/// because such a name could lead to another path.
 pub fn may_exist(need: &Need) -> bool {
     let place = &need.reference;
     match need.form {

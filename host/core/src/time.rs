@@ -9,7 +9,8 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     parse(text).map(Timestamp::as_second)
 }
 
-/// The last day of the year 9999, which means "never" to many, ends after all that the library has: it is its last time.
+/// The last day of the year 9999, which means "never" to many, ends after all that the library has: it is its last
+/// time.
 fn parse(text: &str) -> Option<Timestamp> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Some(time);
