@@ -117,15 +117,14 @@ impl Reader<'_> {
         let wakes = needs.iter().filter(wakes);
         let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
         self.depend_on(&wakes);
-        let possible = needs.iter().filter(|need| requirements::may_exist(need));
-        let references: Vec<_> = possible.map(|need| need.reference.clone()).collect();
+        let asked = needs.iter();
+        let asked = asked.map(|need| requirements::may_exist(need).then_some(&need.reference));
+        let asked: Vec<Option<&ObjectRef>> = asked.collect();
+        let references: Vec<ObjectRef> = asked.iter().copied().flatten().cloned().collect();
         let mut read = self.read_untracked(&references).await?.into_iter();
-        let objects = needs
+        let objects = asked
             .iter()
-            .map(|need| match requirements::may_exist(need) {
-                true => read.next().flatten(),
-                false => None,
-            });
+            .map(|asked| asked.and_then(|_| read.next()).flatten());
         let now_seconds = self.controller.clock.now_seconds();
         let mut looked = Vec::with_capacity(needs.len());
         for (need, object) in needs.iter().zip(objects) {
