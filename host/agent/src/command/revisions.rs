@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use transom_api::labels::{APPROVED, APPROVED_BY, APPROVED_GROUPS, MANAGED_BY, MANAGER};
-use transom_api::{API_VERSION, KIND};
+use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_artifacts::builtin_digest;
 use transom_cluster::Cluster;
 use transom_core::document::emit::to_yaml;
@@ -27,6 +27,8 @@ use transom_core::rollout::{NOT_IDENTIFYING, short};
 const DIGEST: &str = "sha256:";
 /// The name that is part of the field manager of these writes.
 const FIELD_MANAGER: &str = "cli";
+/// How often a policy is read and patched when it changes meanwhile.
+const MAX_TRIES: u32 = 5;
 
 /// Prints the kept revisions of a policy, the latest first.
 ///
@@ -112,7 +114,16 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
                 short(&record.id)
             );
         }
-        let Some(object) = opened.policy(&args.policy).await? else {
+        let put_back = |object: &Object| {
+            let now = object.body.get("spec").cloned().unwrap_or_default();
+            // When the active revision has failed, its manifest may still be the newest.
+            let patch = merge_patch(&now, &put_back(record.pinned(), &now));
+            Ok(match patch.is_null() {
+                true => Vec::new(),
+                false => vec![of_spec(patch)],
+            })
+        };
+        let Some(changed) = opened.change(&args.policy, put_back).await? else {
             screen.note(format_args!(
                 "failed to change the policy {}: it is not a FleetPolicy object. Put this into its file, and keep of {} what it has:",
                 args.policy,
@@ -121,11 +132,7 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
             screen.text(&for_file(record));
             return Ok(CommandEnd::Failed);
         };
-        let now = object.body.get("spec").cloned().unwrap_or_default();
-        let spec = put_back(record.pinned(), &now);
-        // When the active revision has failed, its manifest may still be the newest.
-        let patch = merge_patch(&now, &spec);
-        if patch.is_null() {
+        if !changed {
             let of_now = history
                 .active()
                 .is_some_and(|active| active.id != record.id && record.continues_as(active));
@@ -140,7 +147,6 @@ pub(crate) fn rollback(args: &RollbackArgs, screen: &Screen) -> anyhow::Result<C
             ));
             return Ok(CommandEnd::Right);
         }
-        opened.patch(&object, vec![of_spec(patch)]).await?;
         screen.line(format_args!(
             "{} goes back to the revision {}",
             args.policy,
@@ -209,44 +215,51 @@ pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<Com
     block_on(async {
         let opened = Opened::new(&args.at).await?;
         let policy = &args.policy;
-        let Some(object) = opened.policy(policy).await? else {
-            bail!(
+        let no_object = || {
+            format!(
                 "failed to approve: {policy} is not a FleetPolicy object; set the annotation {APPROVED} in its file"
-            );
+            )
         };
-        let waiting = ["candidate", "limits"].iter().filter_map(|part| {
-            object
-                .body
-                .pointer(&format!("/status/{part}/approve"))?
-                .as_str()
-        });
-        let waiting: Vec<&str> = waiting.collect();
-        if waiting.is_empty() {
-            bail!("failed to approve: nothing of {policy} waits for approval");
-        }
-        if !waiting.contains(&args.digest.as_str()) {
-            let waiting = waiting.join(" and ");
-            bail!("failed to approve: what waits for approval of {policy} is {waiting} now");
-        }
-        let server = opened.cluster.server();
-        let server = server.context("failed to approve: not an API server")?;
+        let server = opened.cluster.server().with_context(no_object)?;
         let user = server.kubernetes().approvals().whoami().await;
         let user = user.map_err(anyhow::Error::msg);
         let user = user.context("failed to approve: the API server does not tell who asks")?;
         let annotation =
             |label: &str, value: &str| (format!("metadata.annotations[\"{label}\"]"), json!(value));
-        let fields = vec![
-            annotation(APPROVED, &args.digest),
-            annotation(APPROVED_BY, &user.name),
-            annotation(APPROVED_GROUPS, &joined(&user.groups)),
-        ];
-        opened.patch(&object, fields).await?;
+        let approved = |object: &Object| {
+            check_waits(object, args)?;
+            Ok(vec![
+                annotation(APPROVED, &args.digest),
+                annotation(APPROVED_BY, &user.name),
+                annotation(APPROVED_GROUPS, &joined(&user.groups)),
+            ])
+        };
+        let changed = opened.change(policy, approved).await?;
+        changed.with_context(no_object)?;
         screen.line(format_args!(
             "{policy}: {} approved {}",
             user.name, args.digest
         ));
         Ok(CommandEnd::Right)
     })?
+}
+
+/// Checks that what is to be approved waits for approval.
+fn check_waits(object: &Object, args: &ApproveArgs) -> anyhow::Result<()> {
+    let (policy, digest) = (&args.policy, &args.digest);
+    let waiting = ["candidate", "limits"].iter().filter_map(|part| {
+        let path = format!("/status/{part}/approve");
+        object.body.pointer(&path)?.as_str()
+    });
+    let waiting: Vec<&str> = waiting.collect();
+    if waiting.is_empty() {
+        bail!("failed to approve: nothing of {policy} waits for approval");
+    }
+    if !waiting.contains(&digest.as_str()) {
+        let waiting = waiting.join(" and ");
+        bail!("failed to approve: what waits for approval of {policy} is {waiting} now");
+    }
+    Ok(())
 }
 
 /// The groups of a user as the annotation lists them. One with a comma in its name would be read as two, of which the
@@ -308,16 +321,33 @@ impl Opened {
         Ok(self.cluster.read_whole(&reference).await?)
     }
 
-    async fn patch(&self, object: &Object, fields: Vec<(String, Value)>) -> anyhow::Result<()> {
-        let step = Step::Patch {
-            reference: object.reference.clone(),
-            version: object.version.clone(),
-            fields,
-        };
-        let done = self.cluster.perform(FIELD_MANAGER, step).await;
-        match done.result {
-            Err(failure) => bail!("{}: {}", failure.reason.as_str(), failure.message),
-            Ok(()) => Ok(()),
+    /// Patches a policy with the fields that `to` gives for it as it is now; without fields it stays. The agent writes
+    /// its status at any time: then it is read again. Returns whether it was patched; `None` when it is no object.
+    async fn change(
+        &self,
+        policy: &str,
+        to: impl Fn(&Object) -> anyhow::Result<Vec<(String, Value)>>,
+    ) -> anyhow::Result<Option<bool>> {
+        let mut tries = 1..=MAX_TRIES;
+        loop {
+            let is_last = tries.next() == Some(MAX_TRIES);
+            let Some(object) = self.policy(policy).await? else {
+                return Ok(None);
+            };
+            let fields = to(&object)?;
+            if fields.is_empty() {
+                return Ok(Some(false));
+            }
+            let step = Step::Patch {
+                reference: object.reference.clone(),
+                version: object.version.clone(),
+                fields,
+            };
+            match self.cluster.perform(FIELD_MANAGER, step).await.result {
+                Ok(()) => return Ok(Some(true)),
+                Err(failure) if failure.reason == KnownReason::WriteConflict && !is_last => {}
+                Err(failure) => bail!("{}: {}", failure.reason.as_str(), failure.message),
+            }
         }
     }
 }
