@@ -40,6 +40,8 @@ pub enum Ownership {
 pub enum Rivals {
     /// Nobody.
     None,
+    /// Nobody who is known, but so many other primaries of the policy have not been located since the start.
+    Unlocated(usize),
     /// Only other primaries of the same policy.
     OfPolicy,
     /// Also primaries of other policies.
@@ -47,12 +49,13 @@ pub enum Rivals {
 }
 
 impl Rivals {
-    /// Those of one of these contenders, which are in the order of their policies.
-    fn among(contenders: &BTreeMap<Key, Contender>) -> Self {
+    /// Those of one of these contenders, which are in the order of their policies; so many others are not located.
+    fn among(contenders: &BTreeMap<Key, Contender>, unlocated: usize) -> Self {
         let ends = contenders.keys().next().zip(contenders.keys().next_back());
         match ends {
             Some((first, last)) if first.policy != last.policy => Self::OfOthers,
             _ if contenders.len() > 1 => Self::OfPolicy,
+            _ if unlocated > 0 => Self::Unlocated(unlocated),
             _ => Self::None,
         }
     }
@@ -82,6 +85,8 @@ impl TargetScope {
 struct Claims {
     contenders: BTreeMap<Key, Contender>,
     owner: Option<Key>,
+    /// Whether others that may want it were not located then.
+    unsure: bool,
 }
 
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
@@ -282,9 +287,11 @@ impl OwnershipIndex {
                 first.unwrap_or(me)
             }
         };
-        let (owner, rivals) = (owner.key.clone(), Rivals::among(contenders));
+        let unlocated = waiting::others(&self.unlocated, key);
+        let (owner, rivals) = (owner.key.clone(), Rivals::among(contenders, unlocated));
         if let Some(claims) = self.by_target.get_mut(target) {
             claims.owner = Some(owner.clone());
+            claims.unsure = matches!(rivals, Rivals::Unlocated(_));
         }
         match owner == *key {
             true => Ownership::Owner { rivals },
@@ -478,6 +485,37 @@ mod tests {
     }
 
     #[test]
+    fn a_removal_that_waits_for_the_location_of_others_is_planned_again_with_the_last_one() {
+        let late = contender("late", None);
+        // The last one is located before or after the reconcile that removes ended.
+        for early in [true, false] {
+            let mut ownership = OwnershipIndex::default();
+            let (removes, stamped) = (contender("removes", None), stamp("removes", "uid-removes"));
+            ownership.expect(&late.key);
+            ownership.set(removes.clone(), &[target("demo")]);
+            let mut decide = |ownership: &mut OwnershipIndex| {
+                ownership.decide(&removes.key, &target("demo"), Some(&stamped), true)
+            };
+            let rivals = Rivals::Unlocated(1);
+            assert_eq!(decide(&mut ownership), Ownership::Owner { rivals });
+            ownership.removes(&removes.key, BTreeSet::from([target("demo")]));
+            let mut woken = Vec::new();
+            if early {
+                woken.extend(ownership.set(late.clone(), []));
+            }
+            woken.extend(ownership.let_go(&removes.key));
+            if !early {
+                assert_eq!(woken, []);
+                woken.extend(ownership.set(late.clone(), []));
+            }
+            assert_eq!(woken, std::slice::from_ref(&removes.key));
+            ownership.set(removes.clone(), &[target("demo")]);
+            assert_eq!(decide(&mut ownership), SOLE);
+            assert_eq!(ownership.let_go(&removes.key), [], "it waits for nobody");
+        }
+    }
+
+    #[test]
     fn a_primary_whose_guest_did_not_say_what_it_wants_is_undecided_until_it_does() {
         let mut ownership = OwnershipIndex::default();
         let [gone, silent, late] = ["gone", "silent", "late"].map(|name| contender(name, None));
@@ -667,7 +705,10 @@ mod tests {
         );
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), Some(&stamp("b", "uid-b")), true),
-            SOLE
+            Ownership::Owner {
+                rivals: Rivals::Unlocated(2)
+            },
+            "it is kept, and not removed yet"
         );
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), Some(&stamp("a", "uid-a")), true),

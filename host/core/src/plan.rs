@@ -110,7 +110,7 @@ pub struct Feasible {
     /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault, and roles or bindings are removed | these removals |
     /// | `Contended` | others keep changing fields of an object of theirs | fields of objects of others |
     /// | `TargetNotOwned`, `OwnedByAnother` | an object to be made belongs to another | removals of objects that the policy makes |
-    /// | `OwnershipPending`, `Contended` | an object that the guest removes has to stay for now | everything |
+    /// | `OwnershipPending`, `StillNeeded`, `Contended` | an object that the guest removes has to stay for now | everything |
     /// | `TargetNotOwned`, `WriteNotGranted` | an object of others that the guest removes is not one that a rule selects | everything |
     pub waits: Option<Failure>,
     /// Why an object that the policy makes and its guest removes has to stay: it has another owner. No other step waits

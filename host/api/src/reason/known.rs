@@ -113,7 +113,7 @@ reasons! {
          named in the message.";
     StillNeeded, Waiting:
         "What was made is kept until an object named by keepUntilAbsent is gone, or until it is known that no other \
-         primary shares it.",
+         primary wants or shares it.",
         "Nothing to do: when the object named in the message is gone, what was made is removed, or handed over to the \
          primary that claims it. If other primaries may share it, look at those whose guest fails.";
     // Ownership.

@@ -15,7 +15,7 @@ impl OwnershipIndex {
     }
 
     /// Ends the claims on targets that the answer only removes, when its reconcile ended: another primary may create
-    /// them now. Returns the keys to wake.
+    /// them now. Returns the keys to wake: the key itself, too, if a removal waited for a primary that is located by now.
     pub fn let_go(&mut self, key: &Key) -> Vec<Key> {
         let (Some(removed), Some(targets)) =
             (self.removed_by.get(key), self.targets_of.get_mut(key))
@@ -24,6 +24,8 @@ impl OwnershipIndex {
         };
         let left: Vec<ObjectRef> = targets.intersection(removed).cloned().collect();
         targets.retain(|target| !removed.contains(target));
+        let unsure = |target| self.by_target.get(target).is_some_and(|of| of.unsure);
+        let waited = left.iter().any(unsure);
         let owner = |target: &ObjectRef| self.by_target.get(target)?.owner.clone();
         // A contender that this key did not block has nothing new to do.
         let (kept, others): (Vec<_>, Vec<_>) = left
@@ -32,8 +34,11 @@ impl OwnershipIndex {
         for target in others {
             self.leave(&target, key);
         }
-        kept.iter()
-            .filter_map(|target| self.leave(target, key))
-            .collect()
+        let woken = kept.iter().filter_map(|target| self.leave(target, key));
+        let mut woken: Vec<Key> = woken.collect();
+        if waited && self.unlocated(key) == 0 {
+            woken.push(key.clone());
+        }
+        woken
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many others of the policy of a key there are.
-fn others(keys: &BTreeMap<Arc<str>, BTreeSet<Key>>, key: &Key) -> usize {
+pub(super) fn others(keys: &BTreeMap<Arc<str>, BTreeSet<Key>>, key: &Key) -> usize {
     let keys = keys.get(&key.policy);
     keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
 }

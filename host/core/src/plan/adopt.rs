@@ -106,7 +106,7 @@ pub(super) fn of_others(
     let alone = match rivals {
         Rivals::None => true,
         Rivals::OfPolicy => rule.is_shared(),
-        Rivals::OfOthers => false,
+        Rivals::OfOthers | Rivals::Unlocated(_) => false,
     };
     match wanting.policy.own.adopt {
         AdoptSpec::Never => Some("spec.own.adopt is Never"),

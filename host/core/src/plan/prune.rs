@@ -203,10 +203,15 @@ fn unwanted(
     if others == 0 {
         return Ok(());
     }
+    Err(unknown(target, others, may))
+}
+
+/// Why an output stays that others of the policy may want, which have not said so.
+pub(super) fn unknown(target: &ObjectRef, others: usize, may: &str) -> Failure {
     let message = format!(
         "{target} is kept: {others} primaries may {may} it, and it is not known whether they do"
     );
-    Err(Failure::known(KnownReason::StillNeeded, message))
+    Failure::known(KnownReason::StillNeeded, message)
 }
 
 fn delete(object: &Object, why: Undesired) -> Step {

@@ -1,7 +1,7 @@
 //! Plans the removal of an object that others made, or that the policy itself makes.
 
 use super::contention::{self, Contentions};
-use super::{PlanInput, Step, TargetState, adopt, finalizer, whole};
+use super::{PlanInput, Step, TargetState, adopt, finalizer, prune, whole};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::Rivals;
@@ -55,7 +55,7 @@ pub(super) fn plan(
 
 /// Plans the removal of an object that the policy makes, or could adopt: the policy's decision also holds for objects
 /// that existed before it. An object that is being deleted loses the finalizers of the grant. Spares what pruning
-/// spares. Contention limits removals like other writes: they stop if another writer keeps recreating the object.
+/// spares, and waits as pruning does. Contention limits removals like other writes: they stop if another writer keeps recreating the object.
 fn own(
     wanting: &PlanInput<'_>,
     claimed: &TargetState,
@@ -89,6 +89,9 @@ fn own(
         let message = format!("the policy does not grant the verb delete for {object}");
         return Err(Failure::known(KnownReason::WriteNotGranted, message));
     }
+    if let Rivals::Unlocated(others) = rivals {
+        return Err(prune::unknown(object, others, "want"));
+    }
     let (before, after) = (contention::whole(Some(existing)), contention::whole(None));
     contentions.of_whole(wanting.key, object, |contention| {
         contention.permit(object, before, after, wanting.now_seconds)
@@ -106,8 +109,10 @@ fn spared(wanting: &PlanInput<'_>, existing: &Object, rivals: Rivals) -> Result<
     let left = is_left_to_prune(wanting.policy, object, &wanting.data);
     let why = match (rivals, Stamp::read(existing)) {
         (Rivals::OfPolicy | Rivals::OfOthers, _) => "another primary claims it",
-        (Rivals::None, None) if left => "it bears no stamp, and something else may still need it",
-        (Rivals::None, _) => return Ok(()),
+        (Rivals::None | Rivals::Unlocated(_), None) if left => {
+            "it bears no stamp, and something else may still need it"
+        }
+        (Rivals::None | Rivals::Unlocated(_), _) => return Ok(()),
     };
     let message = format!("{object} is not removed: {why}");
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()]))

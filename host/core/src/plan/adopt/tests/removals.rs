@@ -24,6 +24,12 @@ fn a_guest_removes_nothing_that_pruning_would_spare() {
     assert_eq!(removed(&makes(), &ours, Rivals::None), Ok(true));
     let claimed = removed(&makes(), &ours, Rivals::OfPolicy).unwrap_err();
     assert!(claimed.ends_with("another primary claims it"), "{claimed}");
+    // One that is not located yet may take it over.
+    let waits = removed(&makes(), &ours, Rivals::Unlocated(2)).unwrap_err();
+    assert!(
+        waits.contains("2 primaries may want it, and it is not known"),
+        "{waits}"
+    );
     // It was made for another primary that does not claim it now.
     let mut moved = ours.clone();
     let source = json!({"cluster": "local", "apiVersion": "cluster.open-cluster-management.io/v1",
