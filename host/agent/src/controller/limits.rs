@@ -13,6 +13,7 @@ use super::workqueue::Workqueue;
 use crate::policies::active::Active;
 use crate::telemetry;
 use approved::ApprovedPlan;
+use futures::stream::{self, StreamExt as _};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -30,6 +31,8 @@ use transom_core::work::{Cause, Key};
 
 /// How often to look at what is withheld.
 const EVERY: Duration = Duration::from_secs(1);
+/// How many policies are looked at side by side.
+const AT_ONCE: usize = 16;
 /// How long the number of a policy's primaries counts, in seconds.
 const COUNTED_SECONDS: i64 = 10;
 
@@ -148,33 +151,37 @@ impl Controller {
         self.learn_failing().await;
         self.drop_failing(active).await;
         let policies: Vec<Arc<str>> = self.limits.lock().keys().cloned().collect();
-        let mut released = false;
-        for policy in policies {
-            self.save_failing(&policy).await;
-            let approved = self.approved_limits(&policy, active).await;
-            let before = self.limits.status(&policy);
-            let Some(looked) = self.check_limits(&policy, approved.as_deref()) else {
-                continue;
-            };
-            // Every status is computed then, and while anything is withheld this looks once a second.
-            if before != self.limits.status(&policy) {
-                self.statuses.changed();
-            }
-            self.tell_limits(&policy, &looked);
-            if let Some(queue) = self.queue(&policy) {
-                for primary in &looked.released {
-                    queue.push(primary, Queued::Reconcile(Cause::Released), None);
-                }
-            }
-            released |= !looked.released.is_empty();
-            if looked.over.is_some()
-                && let Some(kept) = self.limits.lock().get_mut(&policy)
-            {
-                kept.unsaved = looked.over;
-            }
-            self.save(&policy).await;
+        any_of(policies, |policy| async move {
+            self.release(&policy, active).await
+        })
+        .await
+    }
+
+    /// Releases what may pass by now of one policy.
+    async fn release(&self, policy: &Arc<str>, active: &Active) -> bool {
+        self.save_failing(policy).await;
+        let approved = self.approved_limits(policy, active).await;
+        let before = self.limits.status(policy);
+        let Some(looked) = self.check_limits(policy, approved.as_deref()) else {
+            return false;
+        };
+        // Every status is computed then, and while anything is withheld this looks once a second.
+        if before != self.limits.status(policy) {
+            self.statuses.changed();
         }
-        released
+        self.tell_limits(policy, &looked);
+        if let Some(queue) = self.queue(policy) {
+            for primary in &looked.released {
+                queue.push(primary, Queued::Reconcile(Cause::Released), None);
+            }
+        }
+        if looked.over.is_some()
+            && let Some(kept) = self.limits.lock().get_mut(policy)
+        {
+            kept.unsaved = looked.over;
+        }
+        self.save(policy).await;
+        !looked.released.is_empty()
     }
 
     fn check_limits(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<LimitResult> {
@@ -225,16 +232,44 @@ impl Controller {
     }
 }
 
+/// Looks at policies side by side: an answer about one of them may take long. True when any look is.
+async fn any_of<F: Future<Output = bool>>(
+    policies: Vec<Arc<str>>,
+    look: impl FnMut(Arc<str>) -> F,
+) -> bool {
+    let looks = stream::iter(policies).map(look).buffer_unordered(AT_ONCE);
+    looks.fold(false, async |any, one| any || one).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::session::of_case;
     use crate::controller::Clock;
     use crate::controller::connections::Connections;
+    use futures::FutureExt as _;
     use transom_core::contract::AgentFacts;
     use transom_core::watches::SecretReads;
 
     const POLICY: &str = "external-managed-kubeconfig";
+
+    #[test]
+    fn an_answer_about_one_policy_holds_up_the_look_at_no_other() {
+        let answered = Notify::new();
+        let look = |policy: Arc<str>| {
+            let answered = &answered;
+            async move {
+                if &*policy == "slow" {
+                    answered.notified().await;
+                    return true;
+                }
+                answered.notify_one();
+                false
+            }
+        };
+        let policies = ["slow", "quick"].map(Arc::from).to_vec();
+        assert_eq!(any_of(policies, look).now_or_never(), Some(true));
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn since_when_a_guest_fails_goes_with_its_policy_and_does_not_come_back() {
