@@ -352,14 +352,17 @@ mod tests {
         kept.failing.failed(&place.clone().into(), 0);
         controller.limits.lock().insert(Arc::clone(&policy), kept);
         controller.save_failing(&policy).await;
-        assert!(store.there.lock().await.is_put_off());
+        let entry = failing::entry(POLICY);
+        assert!(store.there.lock().await.is_put_off(&entry));
         // The next looks do not even read it: that would fail, too.
         controller.save_failing(&policy).await;
         let mut there = store.there.lock().await;
-        assert!(there.failed.is_none());
-        assert!(!there.put_off(), "it was told");
-        there.written(store::object(&place, Default::default()));
-        assert!(!there.is_put_off() && there.put_off());
+        assert!(there.unread().is_none());
+        assert!(!there.put_off(&entry), "it was told");
+        there.written("failing_other", store::object(&place, Default::default()));
+        assert!(there.is_put_off(&entry) && !there.is_put_off("failing_other"));
+        there.written(&entry, store::object(&place, Default::default()));
+        assert!(!there.is_put_off(&entry) && there.put_off(&entry));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -132,7 +132,7 @@ impl Controller {
             let (data, names) = (there.data(), active.names());
             let is_gone = |entry: &String| {
                 let policy = entry.strip_prefix(PREFIX);
-                policy.is_some_and(|policy| !names.contains(policy))
+                policy.is_some_and(|policy| !names.contains(policy)) && !there.is_put_off(entry)
             };
             data.into_iter().map(|(entry, _)| entry).find(is_gone)
         };
@@ -164,7 +164,7 @@ impl Controller {
         };
         let mut there = store.there.lock().await;
         let policies = unknown();
-        if there.failure().is_some() || policies.is_empty() {
+        if there.unread().is_some() || policies.is_empty() {
             return;
         }
         there.outdate();
@@ -205,12 +205,11 @@ impl Controller {
             return;
         };
         let mut there = store.there.lock().await;
-        if !self.is_ready(store, &mut there).await {
+        let entry = entry(policy);
+        if there.is_put_off(&entry) || !self.is_ready(store, &mut there).await {
             return;
         }
-        let (entry, Some(text)) = (entry(policy), unsaved()) else {
-            return;
-        };
+        let Some(text) = unsaved() else { return };
         // The limits lie in the same object, which must not become too large for them.
         let room = ROOM.saturating_sub(there.bytes(PREFIX, &entry));
         let kept = text.clone().filter(|text| text.len() <= room);
@@ -220,10 +219,9 @@ impl Controller {
         }
     }
 
-    /// Whether the place is known and may be written now.
+    /// Whether the place is known.
     async fn is_ready(&self, store: &LimitStore, there: &mut There) -> bool {
-        let waits = there.is_put_off() || there.failure().is_some();
-        !waits && self.learn(store, there).await.is_ok()
+        there.unread().is_none() && self.learn(store, there).await.is_ok()
     }
 }
 

@@ -77,10 +77,9 @@ impl Controller {
             return Ok(LimitVerdict::Admitted(Default::default()));
         };
         let mut there = store.there.lock().await;
-        if let Some(failure) = there.failure() {
+        if let Some(failure) = there.failure(&key.policy) {
             return Err(failure.clone());
         }
-        there.failed = None;
         let mut conflict = None;
         for _ in 0..ATTEMPTS {
             self.learn(store, &mut there).await?;
@@ -103,7 +102,7 @@ impl Controller {
                     conflict = Some(failed);
                     continue;
                 }
-                Err(failed) => return Err(there.fail(unrecorded(&failed))),
+                Err(failed) => return Err(there.refuse(&key.policy, unrecorded(&failed))),
             };
             if let Some(verdict) =
                 admit().filter(|verdict| !matches!(verdict, LimitVerdict::Reserve(_)))
@@ -132,7 +131,7 @@ impl Controller {
             return;
         };
         let mut there = store.there.lock().await;
-        if there.is_put_off() {
+        if there.is_put_off(policy) {
             return;
         }
         let learnt = self.learn(store, &mut there).await.is_ok();
@@ -236,11 +235,11 @@ impl Controller {
         if !written.as_ref().is_err_and(unanswered) {
             there.unanswered = None;
         }
-        there.written(written?);
+        there.written(entry, written?);
         Ok(())
     }
 
-    /// Writes an entry for which no reconcile waits, or removes it. A failure is told once, and such writes are tried
+    /// Writes an entry for which no reconcile waits, or removes it. A failure is told once, and such a write is tried
     /// again with back-off.
     pub(super) async fn put_alone(
         &self,
@@ -254,8 +253,9 @@ impl Controller {
         };
         // Another replica wrote, or leads: that is looked at with the next look.
         let class = Class::of(failed.reason);
-        if !matches!(class, Class::Conflict | Class::Standby) && there.put_off() {
-            telemetry::unreadable("the records of limits", failed.reason, &failed.message);
+        if !matches!(class, Class::Conflict | Class::Standby) && there.put_off(entry) {
+            let place = format!("the entry {entry} of the records of limits");
+            telemetry::unreadable(&place, failed.reason, &failed.message);
         }
         false
     }

@@ -1,11 +1,12 @@
 //! What is known of the ConfigMap with the limits, and who wrote its entries since.
 
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_core::backoff;
-use transom_core::failure::Failure;
+use transom_core::failure::{Class, Failure};
 use transom_core::limits::LimitRecord;
 use transom_core::object::Object;
 use transom_core::projection::path;
@@ -13,6 +14,8 @@ use transom_core::projection::path;
 /// How long a failure counts, and an entry that cannot be used: others that wait for the same need not wait for a
 /// server that does not answer.
 const FAILED: Duration = Duration::from_secs(5);
+/// For how long after its wait the failures of an entry are remembered.
+const FORGOTTEN: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 pub(super) struct There {
@@ -22,13 +25,19 @@ pub(super) struct There {
     pub(super) read: Option<Instant>,
     /// As it was read or written last.
     pub(super) object: Option<Object>,
-    pub(super) failed: Option<(Instant, Failure)>,
+    /// Why it could not be read, or no server wrote it, and when.
+    failed: Option<FailedAt>,
+    /// Why entries were not written for a reconcile, and when.
+    refused: BTreeMap<String, FailedAt>,
     /// The entry whose writing got no answer: it may be there.
     pub(super) unanswered: Option<(String, Option<String>)>,
-    /// How many writes for which no reconcile waits failed since the last one that did not, and until when the next one
-    /// waits.
-    put_off: Option<(u32, Instant)>,
+    /// Of each entry, how many writes for which no reconcile waits failed since the last one that did not, and until
+    /// when the next one waits. An entry that is refused holds up no other.
+    put_off: BTreeMap<String, (u32, Instant)>,
 }
+
+/// When something failed, and why.
+type FailedAt = (Instant, Failure);
 
 /// Who wrote an entry since it was read or written last.
 #[derive(Debug, PartialEq)]
@@ -82,10 +91,16 @@ impl There {
             .sum()
     }
 
-    /// A failure that was so recent that it still counts.
-    pub(super) fn failure(&self) -> Option<&Failure> {
-        let (at, failure) = self.failed.as_ref()?;
-        (at.elapsed() < FAILED).then_some(failure)
+    /// A failure to read it that was so recent that it still counts.
+    pub(super) fn unread(&self) -> Option<&Failure> {
+        let failed = self.failed.as_ref().filter(|one| counts(one))?;
+        Some(&failed.1)
+    }
+
+    /// The same, also of a write of this entry.
+    pub(super) fn failure(&self, entry: &str) -> Option<&Failure> {
+        let refused = self.refused.get(entry).filter(|one| counts(one));
+        self.unread().or(refused.map(|(_, failure)| failure))
     }
 
     /// Somebody else may have written it: it is read before the next use.
@@ -117,31 +132,54 @@ impl There {
         }
     }
 
-    /// Whether a write for which no reconcile waits has to wait, because one failed.
-    pub(super) fn is_put_off(&self) -> bool {
-        self.put_off
-            .is_some_and(|(_, until)| Instant::now() < until)
+    /// Whether a write of an entry for which no reconcile waits has to wait, because one failed.
+    pub(super) fn is_put_off(&self, entry: &str) -> bool {
+        let put_off = self.put_off.get(entry);
+        put_off.is_some_and(|(_, until)| Instant::now() < *until)
     }
 
-    /// Has such writes wait, longer each time; returns whether this is the first failure.
-    pub(super) fn put_off(&mut self) -> bool {
-        let failures = self.put_off.map_or(0, |(failures, _)| failures);
+    /// Has such writes of an entry wait, longer each time; returns whether this is the first failure.
+    pub(super) fn put_off(&mut self, entry: &str) -> bool {
+        let now = Instant::now();
+        // Whoever waits writes again soon after that; the others may be gone.
+        (self.put_off).retain(|_, (_, until)| now.duration_since(*until) < FORGOTTEN);
+        let (failures, until) = self.put_off.entry(entry.to_owned()).or_insert((0, now));
         // One object, one writer: there is nothing to spread.
-        let wait = Duration::from_millis(backoff::delay_ms(failures, 0));
-        self.put_off = Some((failures.saturating_add(1), Instant::now() + wait));
-        failures == 0
+        *until = now + Duration::from_millis(backoff::delay_ms(*failures, 0));
+        *failures = failures.saturating_add(1);
+        *failures == 1
     }
 
-    /// A write was done.
-    pub(super) fn written(&mut self, object: Object) {
-        (self.object, self.put_off) = (Some(object), None);
+    /// A write of an entry was done.
+    pub(super) fn written(&mut self, entry: &str, object: Object) {
+        self.object = Some(object);
+        self.put_off.remove(entry);
+        self.refused.remove(entry);
     }
 
+    /// It could not be read.
     pub(super) fn fail(&mut self, failure: Failure) -> Failure {
         self.known = false;
         self.failed = Some((Instant::now(), failure.clone()));
         failure
     }
+
+    /// An entry could not be written for a reconcile. While no server answers, or none may write, that is so for all.
+    pub(super) fn refuse(&mut self, entry: &str, failure: Failure) -> Failure {
+        if matches!(failure.class, Class::Unreachable | Class::Standby) {
+            return self.fail(failure);
+        }
+        self.known = false;
+        self.refused.retain(|_, one| counts(one));
+        let failed = (Instant::now(), failure.clone());
+        self.refused.insert(entry.to_owned(), failed);
+        failure
+    }
+}
+
+/// Whether a failure was so recent that it still counts.
+fn counts((at, _): &FailedAt) -> bool {
+    at.elapsed() < FAILED
 }
 
 #[cfg(test)]
@@ -151,12 +189,27 @@ mod tests {
     use transom_core::reference::ObjectRef;
 
     #[test]
+    fn an_entry_that_is_refused_holds_up_no_other_and_a_server_that_is_away_all() {
+        let failure = |class| Failure::new(class, KnownReason::WriteFailed.into(), "no");
+        let mut there = There::default();
+        there.refuse("one", failure(Class::Missing));
+        assert!(there.failure("one").is_some() && there.failure("two").is_none());
+        there.written("one", object(&place(), Map::new()));
+        assert!(there.failure("one").is_none());
+        there.refuse("one", failure(Class::Unreachable));
+        assert!(there.failure("two").is_some() && there.unread().is_some());
+    }
+
+    fn place() -> ObjectRef {
+        ObjectRef::local("v1", "ConfigMap", Some("transom"), "transom-limits")
+    }
+
+    #[test]
     fn a_write_that_got_no_answer_is_no_change_by_another_replica() {
-        let place = ObjectRef::local("v1", "ConfigMap", Some("transom"), "transom-limits");
         let with = |entries: &[(&str, &str)]| {
             let entries = entries.iter();
             let data = entries.map(|(entry, text)| ((*entry).to_owned(), (*text).into()));
-            Some(object(&place, data.collect()))
+            Some(object(&place(), data.collect()))
         };
         let mut there = There::default();
         drop(there.found(with(&[("a", "1"), ("b", "1"), ("c", "1")])));
