@@ -169,10 +169,10 @@ impl Ledger {
     /// Whether a primary may be changed now; all of what is planned for it, or nothing.
     pub fn admit(&mut self, ask: &Ask<'_>) -> LimitVerdict {
         self.begin(&ask.revision, ask.limits);
-        self.began_by(ask.now_seconds);
-        // While something is withheld, only `check` ends the interval: it counts all that is withheld.
-        if !self.withholds() {
-            self.turn(ask.limits, ask.now_seconds);
+        match self.withholds() {
+            // Then only `check` ends the interval: it counts all that is withheld.
+            true => self.began_by(ask.now_seconds),
+            false => self.turn(ask.limits, ask.now_seconds),
         }
         let known = self.record.as_ref().map_or(0, |record| record.primaries);
         let primaries = known.max(ask.primaries);

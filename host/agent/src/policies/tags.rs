@@ -26,8 +26,16 @@ pub(super) struct Tag {
     pub(super) pulled: Option<String>,
 }
 
-/// The answers about tags: `None` for a tag that did not move. Tags without an answer are left out.
-pub(super) type TagAnswers = BTreeMap<Tag, Option<MovedTag>>;
+/// What a registry says of a tag.
+pub(super) enum TagAnswer {
+    /// It still points to the manifest that was pulled.
+    Same,
+    /// It points to another one.
+    Moved(MovedTag),
+}
+
+/// The answers about tags. Tags without an answer are left out.
+pub(super) type TagAnswers = BTreeMap<Tag, TagAnswer>;
 
 /// The looks at tags.
 pub(super) struct Tags {
@@ -107,7 +115,7 @@ async fn ask(components: Components, tags: Vec<Tag>) -> TagAnswers {
             continue;
         }
         match check_tag(&components, &tag, &image).await {
-            Ok(Some(moved)) => drop(answers.insert(tag, moved)),
+            Ok(Some(answer)) => drop(answers.insert(tag, answer)),
             Ok(None) => {}
             Err(unread) if !unread.silent => {}
             Err(_) => drop(silent.insert(image.registry)),
@@ -121,7 +129,7 @@ async fn check_tag(
     components: &Components,
     tag: &Tag,
     image: &Image,
-) -> Result<Option<Option<MovedTag>>, Unread> {
+) -> Result<Option<TagAnswer>, Unread> {
     let pulled = match &tag.pulled {
         Some(pulled) => Some(pulled.clone()),
         None => recorded(components, tag.clone()).await,
@@ -130,8 +138,12 @@ async fn check_tag(
         return Ok(None);
     };
     let now = images.resolve(image).await?;
-    Ok(Some((now != pulled).then(|| MovedTag {
-        component: tag.component.to_string(),
+    if now == pulled {
+        return Ok(Some(TagAnswer::Same));
+    }
+    let component = tag.component.to_string();
+    Ok(Some(TagAnswer::Moved(MovedTag {
+        component,
         pulled,
         now,
     })))
@@ -205,7 +217,7 @@ mod tests {
         ];
         let answers = ask(components, tags.map(tag).to_vec()).await;
         assert_eq!(answers.len(), 1);
-        assert!(answers[&tag(tags[3])].is_some());
+        assert!(matches!(answers[&tag(tags[3])], TagAnswer::Moved(_)));
         let asked = std::fs::read_to_string(asked).unwrap();
         assert_eq!(asked.lines().count(), 3, "{asked}");
     }

@@ -2,7 +2,7 @@
 
 use super::Swap;
 use crate::policies::active::PolicyChanges;
-use crate::policies::tags::{Tag, TagAnswers};
+use crate::policies::tags::{Tag, TagAnswer, TagAnswers};
 use std::collections::BTreeSet;
 use transom_api::policy::GuestSpec;
 use transom_artifacts::{Base, Location};
@@ -28,9 +28,14 @@ impl Swap {
                 let entry = known.catalogue.entry(name);
                 let before = entry.map(|entry| entry.moved.clone()).unwrap_or_default();
                 let one = |tag: Tag| -> Option<MovedTag> {
-                    let text = tag.component.to_string();
-                    let earlier = || before.iter().find(|one| one.component == text).cloned();
-                    answers.get(&tag).map_or_else(earlier, Clone::clone)
+                    match answers.get(&tag) {
+                        Some(TagAnswer::Moved(moved)) => Some(moved.clone()),
+                        Some(TagAnswer::Same) => None,
+                        None => {
+                            let text = tag.component.to_string();
+                            before.iter().find(|one| one.component == text).cloned()
+                        }
+                    }
                 };
                 let moved = tags(&good.revision).into_iter().filter_map(one);
                 known.catalogue = known.catalogue.moving(name, moved.collect());
