@@ -58,6 +58,8 @@ pub(crate) struct Note {
     pub(super) uid: Option<String>,
     /// The revision at work, and after it the one that is to become active.
     pub(super) active: Vec<RevisionRecord>,
+    /// The revision before, while too many faults of the active one would have it work again.
+    pub(super) before: Option<RevisionRecord>,
     /// Revisions that may not become active again, and why.
     pub(super) barred: Vec<(RevisionRecord, String)>,
     /// How many revisions are kept.
@@ -152,37 +154,26 @@ impl Components {
         })
     }
 
-    /// Writes a note to the history; returns the history after that, or `None` if there is none. `anew`: lists the
-    /// history first, because another agent or a user may have changed it. Does not overwrite a record that changed
-    /// since it was read.
+    /// Writes a note to the history; returns the history after that, or `None` if there is none. Lists the history
+    /// first, because another agent or a user may have changed it: what somebody deleted is written again. Does not
+    /// overwrite a record that changed since it was read.
     ///
     /// # Errors
     /// When it cannot be read or written; nothing is lost, and it may be tried again.
-    pub(crate) async fn keep_note(
-        &self,
-        note: &Note,
-        anew: bool,
-    ) -> Result<Option<History>, WriteFailure> {
+    pub(crate) async fn keep_note(&self, note: &Note) -> Result<Option<History>, WriteFailure> {
         let (Some(revisions), Local::At(cluster)) = (&self.revisions, self.local().await) else {
             return Ok(None);
         };
         let times = revisions.known.locked().0;
         let namespace = &revisions.namespace;
-        let unread = |reason, message| WriteFailure { reason, message };
         let (policy, uid) = (&*note.policy, note.uid.as_deref());
-        let mut history = match anew || note.gone {
-            true => {
-                let objects = self.kept_objects(namespace, (POLICY, policy)).await;
-                let objects = objects.map_err(|one| unread(one.reason, one.message))?;
-                let history = History::of(policy, &objects.unwrap_or_default());
-                history.for_agent(uid, builtin_digest)
-            }
-            false => {
-                let history = self.history(policy, uid).await;
-                let history = history.map_err(|one| unread(one.reason, one.message))?;
-                history.unwrap_or_default()
-            }
-        };
+        let objects = self.kept_objects(namespace, (POLICY, policy)).await;
+        let objects = objects.map_err(|unread| WriteFailure {
+            reason: unread.reason,
+            message: unread.message,
+        })?;
+        let history = History::of(policy, &objects.unwrap_or_default());
+        let mut history = history.for_agent(uid, builtin_digest);
         let place = RecordPlace { namespace, uid };
         if note.gone {
             let steps = history.delete(namespace);
@@ -193,9 +184,18 @@ impl Components {
             let steps = history.bar(record, why, place, note.keep);
             write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
+        for (before, active) in note.before.iter().zip(note.active.first()) {
+            let steps = history.restore(before, active, place);
+            write(&*cluster, (policy, uid), steps, &mut history).await?;
+        }
         let active = history.active().map(|active| active.id);
         let is_kept = active.is_some() && active == note.active.last().map(|last| last.id);
         for record in note.active.iter().filter(|_| !is_kept) {
+            let known = history.find(&record.id);
+            // Somebody may have barred it meanwhile.
+            if known.is_some_and(|known| known.barred.is_some()) {
+                continue;
+            }
             let steps = history.activate(record, place, note.keep);
             write(&*cluster, (policy, uid), steps, &mut history).await?;
         }

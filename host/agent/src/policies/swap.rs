@@ -57,7 +57,7 @@ pub(crate) struct Swap {
     bars: BTreeMap<Arc<str>, BTreeMap<Digest, (RevisionRecord, String)>>,
     /// The policies for which this new leader must still restore the revision that is active in the history.
     recalled: BTreeSet<Arc<str>>,
-    /// The policies whose history may be out of date, and when to write it.
+    /// The policies whose history may be out of date, and when to write it. That is also done from time to time.
     notes: BTreeMap<Arc<str>, Instant>,
     /// False while another replica may lead: this one then writes no history. Always true without leader election.
     caught_up: bool,

@@ -1,6 +1,7 @@
 //! The kept revisions of a policy, as objects of kind ControllerRevision. As for a DaemonSet, the one with the highest
 //! number is active, unless it is barred; one with number 0 never was.
 
+mod lost;
 mod patch;
 mod published;
 mod record;
@@ -261,15 +262,6 @@ impl History {
         surplus
             .map(|(one, why)| one.delete(place.namespace, why))
             .collect()
-    }
-
-    /// The barred records that a newer history does not have, without those for which it has no room: these were
-    /// removed to make room for newer ones.
-    pub fn bars_lost_in(&self, newer: &Self, keep: u32) -> impl Iterator<Item = &RevisionRecord> {
-        let barred = newer.records.iter().filter(|one| one.barred.is_some());
-        let room = kept_at_most(keep).saturating_sub(barred.count());
-        let lost = |one: &&RevisionRecord| one.barred.is_some() && newer.find(&one.id).is_none();
-        self.records.iter().filter(lost).take(room)
     }
 
     /// The steps that remove all records of a policy that was no object. Those of an object of the same name go with

@@ -5,7 +5,6 @@ use crate::policies::components::Components;
 use futures::FutureExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::mem::take;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,19 +56,13 @@ impl Keeper {
     pub(in crate::policies) fn keep(&mut self, notes: Vec<Note>) {
         for note in notes {
             self.busy.insert(Arc::clone(&note.policy));
-            let anew = self.failures.contains_key(&note.policy);
-            self.tasks.spawn(keep(self.components.clone(), note, anew));
+            self.tasks.spawn(keep(self.components.clone(), note));
         }
     }
 
-    /// Forgets all notes: another leader has kept others since. A request that was sent may still be carried out, so
-    /// those histories are listed anew.
+    /// Forgets all notes: another leader has kept others since.
     pub(in crate::policies) fn forget(&mut self) {
-        let failures = take(&mut self.busy).into_iter().map(|policy| (policy, 0));
-        *self = Self {
-            failures: failures.collect(),
-            ..Self::new(self.components.clone())
-        };
+        *self = Self::new(self.components.clone());
     }
 
     /// Waits for the next note that was kept or not.
@@ -103,15 +96,14 @@ pub(in crate::policies) fn delay(policy: &Arc<str>, failures: u32) -> Duration {
     Duration::from_millis(backoff::delay_ms(failures, seed))
 }
 
-/// Writes one note; once more if the history was another one than known.
+/// Writes one note; once more if the history changed meanwhile.
 pub(in crate::policies) async fn keep(
     components: Components,
     note: Note,
-    anew: bool,
 ) -> (Note, Result<Option<History>, WriteFailure>) {
-    let mut kept = keep_once(&components, &note, anew).await;
+    let mut kept = keep_once(&components, &note).await;
     if matches!(&kept, Err(failure) if failure.reason == KnownReason::WriteConflict) {
-        kept = keep_once(&components, &note, true).await;
+        kept = keep_once(&components, &note).await;
     }
     match kept {
         // An agent that may not write keeps nothing.
@@ -120,12 +112,8 @@ pub(in crate::policies) async fn keep(
     }
 }
 
-async fn keep_once(
-    components: &Components,
-    note: &Note,
-    anew: bool,
-) -> Result<Option<History>, WriteFailure> {
-    let keeping = AssertUnwindSafe(components.keep_note(note, anew)).catch_unwind();
+async fn keep_once(components: &Components, note: &Note) -> Result<Option<History>, WriteFailure> {
+    let keeping = AssertUnwindSafe(components.keep_note(note)).catch_unwind();
     keeping.await.unwrap_or_else(|_| {
         Err(WriteFailure {
             reason: KnownReason::AgentFailed,

@@ -21,6 +21,9 @@ use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
 use transom_core::rollout::history::{History, RevisionRecord};
 
+/// How long after a note the history is listed again, and compared with it.
+const AGAIN: Duration = Duration::from_secs(600);
+
 impl Swap {
     /// Why a revision may not become active.
     pub(super) fn barred(&self, name: &Arc<str>, id: &Digest) -> Option<String> {
@@ -71,6 +74,7 @@ impl Swap {
             policy: Arc::clone(name),
             uid: None,
             active: Vec::new(),
+            before: None,
             barred: Vec::new(),
             keep: RolloutSpec::default().history,
             gone: true,
@@ -98,11 +102,14 @@ impl Swap {
         // If the former cannot be read, a candidate that passed may replace it.
         let recalled = self.recalled.contains(name);
         let good = good.filter(|_| !recalled);
+        let watched = self.probations.get(name).filter(|_| !recalled);
+        let before = watched.map(|one| RevisionRecord::of(&one.before.revision));
         let passed = passed.filter(|_| !recalled || newest.unrestored);
         let counts = |record: &RevisionRecord| self.barred(name, &record.id).is_none();
         Some(Note {
             uid: self.uid(&newest.written).map(str::to_owned),
             active: good.into_iter().chain(passed).filter(counts).collect(),
+            before: before.filter(counts),
             barred: (self.bars.get(name).into_iter())
                 .flat_map(|bars| bars.values().cloned())
                 .collect(),
@@ -161,7 +168,7 @@ impl Swap {
                 continue;
             };
             let components = self.loads.components().clone();
-            let (note, result) = keeper::keep(components, note, false).await;
+            let (note, result) = keeper::keep(components, note).await;
             let result = result.map_err(|failure| {
                 failed.push((Arc::clone(&name), failure.clone()));
                 let delay = Duration::ZERO;
@@ -223,6 +230,10 @@ impl Swap {
         // While it was written, a candidate may have been replaced, or a revision taken back.
         if self.note_of(policy).is_some_and(|now| now != *note) {
             self.note(policy);
+        } else if active.is_some() {
+            // Somebody may delete records, or bar a revision.
+            let again = Instant::now() + AGAIN;
+            self.notes.entry(Arc::clone(policy)).or_insert(again);
         }
         changes
     }

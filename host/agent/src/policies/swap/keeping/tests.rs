@@ -113,7 +113,7 @@ async fn keep(swap: &mut Swap, note: Note) -> PolicyChanges {
 
 /// The same by other components, of another time.
 async fn keep_by(components: Components, swap: &mut Swap, note: Note) -> PolicyChanges {
-    let (note, result) = keeper::keep(components, note, false).await;
+    let (note, result) = keeper::keep(components, note).await;
     let result = result.map_err(|failure| Unkept {
         failure,
         delay: Duration::ZERO,
@@ -324,7 +324,7 @@ async fn ended_before_swap(cluster: &Arc<dyn Cluster>) -> (Digest, Expecting) {
     let (mut swap, id, expecting) = with_passed(cluster, expected).await;
     let note = take_note(&mut swap);
     let components = swap.loads.components().clone();
-    let (_, kept) = keeper::keep(components, note, false).await;
+    let (_, kept) = keeper::keep(components, note).await;
     kept.unwrap();
     (id, expecting)
 }

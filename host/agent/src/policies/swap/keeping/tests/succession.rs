@@ -2,7 +2,7 @@
 
 use super::*;
 use transom_core::catalogue::PolicyChange;
-use transom_core::plan::Plan;
+use transom_core::plan::{Plan, Step};
 use transom_core::work::Key;
 
 /// The revision that is active by the history that a replica knows.
@@ -274,11 +274,7 @@ async fn a_bar_whose_record_somebody_deletes_is_recorded_again() {
     let record = RevisionRecord::of(&swap.good[&policy()].revision);
     swap.bar(&policy(), record, "it failed");
     swap.keep_notes().await;
-    let steps = swap.histories[&policy()].delete("transom");
-    assert_eq!(steps.len(), 2);
-    let key = Key::new(&policy(), &ObjectRef::local("v1", "Thing", None, "p"));
-    let deleted = cluster.apply(Plan::new(&key, steps)).await;
-    assert!(deleted.failure().is_none() && kept(&cluster).await.is_none());
+    assert_eq!(delete_all(&swap, &cluster).await, 2);
     swap.stand_by();
     swap.catch_up().await;
     assert!(swap.barred(&policy(), &second).is_some());
@@ -288,4 +284,59 @@ async fn a_bar_whose_record_somebody_deletes_is_recorded_again() {
     let record = listed.find(&second).unwrap();
     assert_eq!(record.barred.as_deref(), Some("it failed"));
     assert_ne!(known(&swap), Some(second));
+}
+
+/// Has a user delete records.
+async fn delete(cluster: &Arc<dyn Cluster>, steps: Vec<Step>) {
+    let key = Key::new(&policy(), &ObjectRef::local("v1", "Thing", None, "p"));
+    let deleted = cluster.apply(Plan::new(&key, steps)).await;
+    assert!(deleted.failure().is_none());
+}
+
+/// Has a user delete every record; returns how many there were.
+async fn delete_all(swap: &Swap, cluster: &Arc<dyn Cluster>) -> usize {
+    let steps = swap.histories[&policy()].delete("transom");
+    let count = steps.len();
+    delete(cluster, steps).await;
+    assert!(kept(cluster).await.is_none());
+    count
+}
+
+/// Has the history compared with what should be there, as after a while.
+async fn compare(swap: &mut Swap) -> History {
+    assert_eq!(swap.take_notes(&BTreeSet::new()), [], "it was just written");
+    *swap.notes.get_mut(&policy()).unwrap() = Instant::now();
+    let note = take_note(swap);
+    keep(swap, note).await;
+    swap.histories[&policy()].clone()
+}
+
+#[tokio::test]
+async fn records_that_somebody_deletes_are_written_again_while_the_agent_runs() {
+    let (_folder, cluster) = place();
+    let mut swap = replica(&cluster).await;
+    let first = works(&swap);
+    swap.keep_notes().await;
+    swap.exchange(written("b")).await;
+    let second = Some(pass(&mut swap));
+    swap.keep_notes().await;
+    let note = take_note(&mut swap);
+    keep(&mut swap, note).await;
+    assert_eq!(swap.probations.len(), 1);
+    let ids = |history: &History| {
+        let all = history.records().iter();
+        all.map(|record| Some(record.id)).collect::<Vec<_>>()
+    };
+    let written = swap.histories[&policy()].clone();
+    assert_eq!(ids(&written), [second, first]);
+    assert_eq!(compare(&mut swap).await, written, "nothing is missing");
+    assert_eq!(delete_all(&swap, &cluster).await, 2);
+    assert_eq!(ids(&compare(&mut swap).await), [second, first]);
+    // Or only the one that a rollback would have work again.
+    let mut steps = swap.histories[&policy()].delete("transom");
+    steps.retain(|step| step.target().name == written.records()[1].name());
+    delete(&cluster, steps).await;
+    let history = compare(&mut swap).await;
+    assert_eq!(ids(&history), [second, first]);
+    assert_eq!(history.previous().map(|one| one.id), first);
 }
