@@ -63,10 +63,13 @@ impl Controller {
             return self.begin(loaded);
         };
         let locked = self.memory.measure();
-        let resync_before = queue.loaded().revision.policy.resync_seconds;
+        let before = queue.loaded();
         queue.swap(loaded);
-        let resync_changes = queue.loaded().revision.policy.resync_seconds != resync_before;
-        let (primaries, left) = self.expect(&queue.loaded(), false);
+        let loaded = queue.loaded();
+        let [then, now] = [&before, &loaded].map(|one| &one.revision.policy);
+        let resync_changes = now.resync_seconds != then.resync_seconds;
+        // One that was at rest since the start has expected nobody yet.
+        let (primaries, left) = self.expect(&loaded, !then.has_targets());
         let primaries = primaries.iter().map(|one| Key::new(&queue.policy, one));
         for key in primaries.chain(left) {
             let settled = rehearsed
@@ -323,6 +326,37 @@ mod tests {
         controller.forget(POLICY);
         let memory = controller.memory.lock();
         assert_eq!(memory.dependencies.concerned(&read).next(), None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_policy_that_made_nothing_until_now_expects_also_primaries_that_cannot_be_read() {
+        use transom_core::policy::Policy;
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        // What is enqueued stays in the queue.
+        controller.stop();
+        let loaded = queue.loaded();
+        let unread = ObjectRef {
+            name: "unread".to_owned(),
+            ..primary
+        };
+        let unread = Key::new(&queue.policy, &unread);
+        let made = ObjectRef::local("v1", "Secret", Some("n"), "made");
+        let expects = |before: Policy| {
+            queue.swap(loaded.under(before).into());
+            let mut memory = controller.memory.lock();
+            memory.outputs.record(&made, Some(unread.clone()));
+            drop(memory);
+            controller.resume(POLICY, Arc::clone(&loaded), None);
+            controller.memory.lock().ownership.expects(&unread)
+        };
+        let policy = loaded.revision.policy.clone();
+        assert!(!expects(policy.clone()), "others located it, or it is gone");
+        assert!(expects(Policy {
+            writes: Vec::new(),
+            ..policy
+        }));
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -59,7 +59,7 @@ impl LoadedPolicy {
     }
 
     /// The same guests under another form of their policy.
-    pub(super) fn under(&self, policy: Policy) -> Self {
+    pub(crate) fn under(&self, policy: Policy) -> Self {
         let revision = Revision {
             policy,
             ..(*self.revision).clone()
