@@ -9,6 +9,27 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     parse(text).map(Timestamp::as_second)
 }
 
+/// A time that may have a fraction, in whole seconds since 1970. What lasts until it is over only from `up` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeSeconds {
+    /// The last that is not after it.
+    pub down: i64,
+    /// The first that is not before it.
+    pub up: i64,
+}
+
+impl WholeSeconds {
+    /// Those of a text as [`parse_rfc3339`] reads it.
+    pub fn of(text: &str) -> Option<Self> {
+        let time = parse(text)?;
+        let (seconds, fraction) = (time.as_second(), time.subsec_nanosecond());
+        Some(Self {
+            down: seconds - i64::from(fraction < 0),
+            up: seconds + i64::from(fraction > 0),
+        })
+    }
+}
+
 /// The last day of the year 9999, which means "never" to many, ends after all that the library has: it is its last
 /// time.
 fn parse(text: &str) -> Option<Timestamp> {
@@ -47,6 +68,23 @@ mod tests {
             parse_rfc3339("2022-02-21T10:11:54+02:00"),
             Some(1_645_431_114)
         );
+    }
+
+    #[test]
+    fn a_fraction_lies_between_two_seconds() {
+        for (text, down, up) in [
+            ("1970-01-01T00:00:07.000000Z", 7, 7),
+            ("1970-01-01T00:00:07.000001Z", 7, 8),
+            ("1970-01-01T00:00:07.999999Z", 7, 8),
+            ("1969-12-31T23:59:58.300000Z", -2, -1),
+        ] {
+            assert_eq!(
+                WholeSeconds::of(text),
+                Some(WholeSeconds { down, up }),
+                "{text}"
+            );
+        }
+        assert_eq!(WholeSeconds::of("x"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::contract::decide::Age;
 use crate::failure::InvalidField;
 use crate::object::Object;
 use crate::projection::path::Path;
-use crate::time::parse_rfc3339;
+use crate::time::WholeSeconds;
 use serde_json::Value;
 
 /// On which side of its limit a time is; all times in seconds since 1970.
@@ -45,7 +45,7 @@ pub enum Freshness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sight {
     /// The time that it says, if it says one.
-    pub(super) told: Option<i64>,
+    pub(super) told: Option<WholeSeconds>,
     /// When it was first seen to say so.
     pub(super) at_seconds: i64,
     /// Whether it said something else before.
@@ -53,7 +53,7 @@ pub(super) struct Sight {
 }
 
 impl Freshness {
-    /// The side on which a time is now.
+    /// The side on which a time is now. A fraction of a second makes neither side begin early.
     ///
     /// # Errors
     /// When the field is there and not a time.
@@ -61,13 +61,14 @@ impl Freshness {
         let Some(value) = object.and_then(|object| field(object, &age.field)) else {
             return Ok(Self::Absent);
         };
-        let time = value.as_str().and_then(parse_rfc3339);
+        let time = value.as_str().and_then(WholeSeconds::of);
         let time = time.ok_or_else(|| InvalidField {
             path: age.field.clone(),
             expected: "a time like 2026-11-21T08:15:30Z",
         })?;
         let seconds = i64::from(age.seconds);
-        let (ends, begins) = (time.saturating_add(seconds), time.saturating_sub(seconds));
+        let ends = time.up.saturating_add(seconds);
+        let begins = time.down.saturating_sub(seconds);
         Ok(match now_seconds {
             now if now >= ends => Self::Stale { since: ends },
             now if now <= begins => Self::Ahead {
@@ -82,11 +83,10 @@ impl Freshness {
         let seconds = i64::from(age.seconds);
         let at_seconds = sight.at_seconds;
         let until = at_seconds.saturating_add(seconds);
-        let late = sight.told.map(|told| at_seconds.saturating_sub(told));
-        match late {
+        match sight.told {
             _ if now_seconds >= until => Self::Stale { since: until },
-            Some(late) if late <= -seconds => Self::Ahead { until },
-            Some(late) if late < seconds => Self::Fresh { until },
+            Some(told) if at_seconds <= told.down.saturating_sub(seconds) => Self::Ahead { until },
+            Some(told) if at_seconds < told.up.saturating_add(seconds) => Self::Fresh { until },
             Some(_) if sight.moved => Self::Behind { until },
             None if sight.moved => Self::Fresh { until },
             _ => Self::Unsure { until },
@@ -144,10 +144,10 @@ mod tests {
         let renewed = || json!("1970-01-01T00:16:40.500000Z");
         for (now, side) in [
             (700, Freshness::Ahead { until: 701 }),
-            (701, Freshness::Fresh { until: 1_300 }),
-            (1_299, Freshness::Fresh { until: 1_300 }),
-            (1_300, Freshness::Stale { since: 1_300 }),
-            (i64::MAX, Freshness::Stale { since: 1_300 }),
+            (701, Freshness::Fresh { until: 1_301 }),
+            (1_300, Freshness::Fresh { until: 1_301 }),
+            (1_301, Freshness::Stale { since: 1_301 }),
+            (i64::MAX, Freshness::Stale { since: 1_301 }),
         ] {
             assert_eq!(age(renewed(), now), Ok(side), "{now}");
         }

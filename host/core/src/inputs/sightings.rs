@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::object::Object;
 use crate::observation::Unwatched;
 use crate::reference::ObjectRef;
-use crate::time::parse_rfc3339;
+use crate::time::WholeSeconds;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -126,7 +126,7 @@ impl Sighting {
             field,
             value: Digest::of(value),
             sight: Sight {
-                told: value.as_str().and_then(parse_rfc3339),
+                told: value.as_str().and_then(WholeSeconds::of),
                 at_seconds: now_seconds,
                 moved: false,
             },
@@ -293,6 +293,9 @@ mod tests {
         for (said, expected) in [
             (json!("1970-01-01T02:46:40Z"), Fresh { until: 10_300 }),
             (json!("1970-01-01T02:51:40Z"), Ahead { until: 10_300 }),
+            (json!("1970-01-01T02:51:40.9Z"), Ahead { until: 10_300 }),
+            (json!("1970-01-01T02:51:39.9Z"), Fresh { until: 10_300 }),
+            (json!("1970-01-01T02:41:40.1Z"), Fresh { until: 10_300 }),
             (json!(7), Unsure { until: 10_300 }),
         ] {
             let first = lease(said.clone());
