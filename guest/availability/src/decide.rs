@@ -4,6 +4,7 @@ use crate::Availability;
 use crate::reasons::{CLOCK_OUT_OF_SYNC, CLOCK_SYNCED, STOPPED};
 use crate::settings::Settings;
 use transom_guest::kinds::{self, ManagedCluster, NAMESPACE as NAMESPACES};
+use transom_guest::naming::is_label;
 use transom_guest::objects::{
     Absence, Answer, Condition, Desired, Input, Need, Objects, Requirement, Value, Wake, found,
 };
@@ -160,8 +161,10 @@ impl Objects for Availability {
     }
 }
 
+/// Whether the lease is made: not under a name that no namespace can have.
 fn is_to_be_made(primary: &Primary, inputs: &[Input]) -> bool {
-    *found(inputs, LEASE) == Value::Absent && !primary.deleting
+    let is_possible = is_label(&primary.reference.name) && !primary.deleting;
+    is_possible && *found(inputs, LEASE) == Value::Absent
 }
 
 fn stopped() -> Waiting {

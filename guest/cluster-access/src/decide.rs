@@ -4,10 +4,13 @@ use crate::ClusterAccess;
 use crate::grant::MANIFEST_WORK;
 use crate::known::{ExistingObject, Known};
 use crate::objects::Objects;
-use crate::reasons::{ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_RESERVED, WORKS_REMAIN};
+use crate::reasons::{
+    ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_IMPOSSIBLE, NAME_RESERVED, WORKS_REMAIN,
+};
 use crate::settings::Settings;
 use transom_guest::kinds::ManagedCluster;
 use transom_guest::make::{Namespace, RBAC};
+use transom_guest::naming::is_label;
 use transom_guest::objects::{
     Answer, Condition, Desired, FailedWrite, Input, Need, Objects as World, Requirement, Value,
     found,
@@ -33,6 +36,8 @@ pub(crate) enum Decided {
     /// Nothing yet.
     Nothing,
     Accepted,
+    /// It is accepted, but no namespace can have its name.
+    Impossible,
     /// It was accepted before.
     Denied,
     /// It is being deleted, and was accepted or denied before.
@@ -50,6 +55,7 @@ fn decided(cluster: &ManagedCluster, primary: &Primary, known: &Known) -> Result
         // The agent of an accepted cluster may take the condition off, but not the role.
         (false, _) if is_untold(cluster) && !known.role => Decided::Nothing,
         (_, true) => Decided::Leaving,
+        (true, false) if !is_label(&primary.reference.name) => Decided::Impossible,
         (true, false) => Decided::Accepted,
         (false, false) => Decided::Denied,
     };
@@ -108,7 +114,7 @@ impl World for ClusterAccess {
                 needs
             }
             Decided::Denied | Decided::Leaving => vec![works(), binding()],
-            Decided::Nothing => Vec::new(),
+            Decided::Nothing | Decided::Impossible => Vec::new(),
         };
         let is_open = !cluster.is_accepted() && is_untold(&cluster);
         needs.extend(is_open.then(|| Need::object(ROLE, objects.role())));
@@ -128,8 +134,10 @@ impl World for ClusterAccess {
         let cluster: ManagedCluster = primary.read()?;
         let (objects, known) = (Objects { primary }, Known::of(&inputs)?);
         let decided = decided(&cluster, primary, &known)?;
-        if decided == Decided::Nothing {
-            return Ok(Answer::default());
+        match decided {
+            Decided::Nothing => return Ok(Answer::default()),
+            Decided::Impossible => return Ok(impossible(&cluster, primary)),
+            Decided::Accepted | Decided::Denied | Decided::Leaving => {}
         }
         let mut made = objects.made(decided, &known, context.settings.denied_may_renew);
         let mut remove = objects.left_out(decided, known.works);
@@ -169,9 +177,23 @@ impl World for ClusterAccess {
 /// What the condition says of a decision.
 fn said(decided: Decided) -> Option<(&'static str, Reason, &'static str)> {
     match decided {
-        Decided::Nothing | Decided::Leaving => None,
+        Decided::Nothing | Decided::Impossible | Decided::Leaving => None,
         Decided::Accepted => Some(("True", ACCEPTED, "Accepted by hub cluster admin")),
         Decided::Denied => Some(("False", DENIED, "Denied by hub cluster admin")),
+    }
+}
+
+/// An accepted cluster whose name no namespace can have gets nothing, and says so. Like any other it keeps the
+/// finalizer, so that roles that others made for it go when it is deleted.
+fn impossible(cluster: &ManagedCluster, primary: &Primary) -> Answer {
+    let why = "No namespace can have the name of the cluster.";
+    let untold = !tells_error(cluster, why);
+    let told = untold.then(|| decision(primary, "False", &ERROR, why));
+    Answer {
+        apply: told.into_iter().collect(),
+        keep_finalizer: true,
+        wait: Some(NAME_IMPOSSIBLE.problem(why).waiting(Vec::new())),
+        ..Answer::default()
     }
 }
 
@@ -205,7 +227,7 @@ fn waits(objects: &Objects<'_>, decided: Decided, known: &Known) -> Option<Waiti
             return Some(problem.waiting(Vec::new()));
         }
         Decided::Leaving => known.binding_ends(),
-        Decided::Denied | Decided::Nothing => false,
+        Decided::Denied | Decided::Nothing | Decided::Impossible => false,
     };
     ends.then(|| {
         let problem = BINDING_REMAINS.problem("The binding of the work agent is being deleted.");
@@ -239,9 +261,13 @@ fn incomplete(cluster: &ManagedCluster, inputs: &[Input]) -> Option<String> {
         .map(|namespace| [namespace, "/"].concat());
     let name: String = place.chain([object.name.clone()]).collect();
     let message = format!("{} {name} could not be written: {reason}", object.kind);
+    (!tells_error(cluster, &message)).then_some(message)
+}
+
+/// Whether the cluster says already that it lacks something, in these words.
+fn tells_error(cluster: &ManagedCluster, message: &str) -> bool {
     let mut conditions = cluster.status.conditions.iter();
-    let told = conditions.any(|one| one.reason == ERROR.name && one.message == message);
-    (!told).then_some(message)
+    conditions.any(|one| one.reason == ERROR.name && one.message == message)
 }
 
 fn decision(primary: &Primary, status: &str, reason: &Reason, message: &str) -> Desired {

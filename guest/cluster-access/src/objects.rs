@@ -5,6 +5,7 @@ use crate::known::Known;
 use crate::rules;
 use transom_guest::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, NAMESPACE, ROLE_BINDING};
 use transom_guest::make::{ClusterRole, ClusterRoleBinding, Object, RoleBinding, kind::Binds};
+use transom_guest::naming::is_label;
 use transom_guest::objects::Desired;
 use transom_guest::{ObjectRef, Primary};
 
@@ -50,7 +51,7 @@ impl Objects<'_> {
     pub(crate) fn made(&self, decided: Decided, known: &Known, may_renew: bool) -> Vec<Desired> {
         let (name, keeps) = (self.name(), known.works && known.binding.is_some());
         let (accepted, rules) = match decided {
-            Decided::Nothing => return Vec::new(),
+            Decided::Nothing | Decided::Impossible => return Vec::new(),
             Decided::Leaving => (false, None),
             Decided::Accepted => (true, Some(rules::of_accepted(name))),
             Decided::Denied => (false, Some(rules::of_denied(name, may_renew))),
@@ -81,14 +82,14 @@ impl Objects<'_> {
     }
 
     /// The cluster's own objects that are not wanted, in the order in which they are removed, including objects that
-    /// were there before this policy.
+    /// were there before this policy. Under a name that no namespace has, none is in one.
     pub(crate) fn left_out(&self, decided: Decided, works: bool) -> Vec<ObjectRef> {
         let (name, mut all) = (self.name(), Vec::new());
         if decided == Decided::Leaving {
             all.push(self.rbac(CLUSTER_ROLE_BINDING, name));
             all.push(self.role());
         }
-        if matches!(decided, Decided::Denied | Decided::Leaving) {
+        if matches!(decided, Decided::Denied | Decided::Leaving) && is_label(name) {
             all.push(self.binding("registration"));
             all.extend((!works).then(|| self.binding("work")));
         }

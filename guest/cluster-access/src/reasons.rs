@@ -3,13 +3,14 @@
 use transom_guest::Reason;
 
 /// All of them.
-pub(crate) const ALL: [Reason; 6] = [
+pub(crate) const ALL: [Reason; 7] = [
     ACCEPTED,
     DENIED,
     ERROR,
     WORKS_REMAIN,
     BINDING_REMAINS,
     NAME_RESERVED,
+    NAME_IMPOSSIBLE,
 ];
 
 pub(crate) const ACCEPTED: Reason = Reason {
@@ -47,4 +48,10 @@ pub(crate) const NAME_RESERVED: Reason = Reason {
     name: "ClusterNameReserved",
     meaning: "A cluster with the name `registration` or `work` would have the role that all clusters share, and one with the name `managed-clusters` the group of all their agents; in a namespace such as `kube-system` its agents could write the Leases of controllers.",
     remedy: "Register the cluster under another name.",
+};
+
+pub(crate) const NAME_IMPOSSIBLE: Reason = Reason {
+    name: "InvalidTargetName",
+    meaning: "The cluster is accepted, and no namespace can have its name: its agents get nothing.",
+    remedy: "Register the cluster under a name of at most 63 lower-case letters, digits and dashes.",
 };
