@@ -167,7 +167,9 @@ impl World for ClusterAccess {
             apply,
             remove,
             // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
-            keep_finalizer: decided == Decided::Accepted || known.works || known.binding_ends(),
+            keep_finalizer: decided == Decided::Accepted
+                || known.works
+                || known.binding_ends(&objects),
             wait: waits(&objects, decided, &known),
             ..Answer::default()
         })
@@ -226,7 +228,7 @@ fn waits(objects: &Objects<'_>, decided: Decided, known: &Known) -> Option<Waiti
             let problem = WORKS_REMAIN.problem("The cluster still has ManifestWorks.");
             return Some(problem.waiting(Vec::new()));
         }
-        Decided::Leaving => known.binding_ends(),
+        Decided::Leaving => known.binding_ends(objects),
         Decided::Denied | Decided::Nothing | Decided::Impossible => false,
     };
     ends.then(|| {

@@ -2,7 +2,7 @@
 
 use crate::decide;
 use transom_guest::kinds::{
-    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING,
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING, STAMP_PATHS,
 };
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, Verb, WriteGrant};
 
@@ -17,7 +17,12 @@ pub(crate) const READS: [Read; 4] = [
     ROLE_BINDING.read(&[
         "metadata.deletionTimestamp",
         "metadata.finalizers",
-        r#"metadata.labels["app.kubernetes.io/managed-by"]"#,
+        LABEL,
+        STAMP_PATHS[0],
+        STAMP_PATHS[1],
+        STAMP_PATHS[2],
+        "roleRef",
+        "subjects",
     ]),
 ];
 

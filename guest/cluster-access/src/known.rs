@@ -1,10 +1,10 @@
 //! What is known of the works of a cluster, of its namespace, and of what gives its work agent its rights.
 
 use crate::decide::{BINDING, Decided, NAMESPACED, ROLE, WORKS};
-use crate::objects::LABEL;
+use crate::objects::{LABEL, Objects, PREFIX};
 use serde::Deserialize;
 use transom_guest::Problem;
-use transom_guest::kinds::Metadata;
+use transom_guest::kinds::{CLUSTER_ROLE, Metadata};
 use transom_guest::objects::{Input, Value, found};
 
 /// What was found.
@@ -21,29 +21,49 @@ pub(crate) struct Known {
 
 /// An object that is there.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct ExistingObject {
     metadata: Metadata,
+    /// What it gives, if it is a binding.
+    role_ref: Named,
+    /// To whom.
+    subjects: Vec<Named>,
+}
+
+/// What is read of a role or a subject in a binding.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    kind: String,
+    name: String,
 }
 
 /// What keeps the binding of a work agent until the agent has cleaned up.
 const CLEANUP: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
-/// The label that says who makes an object, and who makes what is made here.
-const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "transom");
-
 impl ExistingObject {
     /// Whether it is being deleted.
     pub(crate) fn leaves(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the cluster waits for the end of this binding: it has the finalizer of the work agent, or Transom made
-    /// it, so it does go. A binding of others is not waited for, because it might stay for ever.
-    fn ends(&self) -> bool {
-        let metadata = &self.metadata;
-        let (label, us) = MANAGED_BY;
-        let made = metadata.labels.get(label).is_some_and(|by| by == us);
-        made || metadata.finalizers.iter().any(|one| one == CLEANUP)
+    /// Whether the cluster waits for the end of this binding: Transom made it, or it is that of Open Cluster Management
+    /// with the finalizer of the work agent, so it does go. One of others is not waited for: it might stay for ever.
+    fn ends(&self, objects: &Objects<'_>) -> bool {
+        let mut finalizers = self.metadata.finalizers.iter();
+        let holds = finalizers.any(|one| one == CLEANUP) && self.says_as(objects);
+        holds || self.metadata.is_stamped()
+    }
+
+    /// Whether it gives the role of work agents to the agents of the cluster and to nobody else, and bears its name.
+    /// What says anything else is of others, and the host never removes it.
+    fn says_as(&self, objects: &Objects<'_>) -> bool {
+        let groups = objects.groups();
+        let is_agent = |one: &Named| one.kind == "Group" && groups.contains(&one.name);
+        self.role_ref.kind == CLUSTER_ROLE.kind
+            && self.role_ref.name == [PREFIX, "work"].concat()
+            && !self.subjects.is_empty()
+            && self.subjects.iter().all(is_agent)
+            && self.names(objects.name())
     }
 
     /// Whether it bears the name of this cluster.
@@ -70,8 +90,9 @@ impl Known {
     }
 
     /// Whether a cluster that is being deleted stays until the binding of the work agent is gone.
-    pub(crate) fn binding_ends(&self) -> bool {
-        self.binding.as_ref().is_some_and(ExistingObject::ends)
+    pub(crate) fn binding_ends(&self, objects: &Objects<'_>) -> bool {
+        let binding = self.binding.as_ref();
+        binding.is_some_and(|binding| binding.ends(objects))
     }
 
     /// Whether the binding is being deleted together with its namespace, in which it cannot be recreated. Then it stays

@@ -10,7 +10,7 @@ use transom_guest::objects::Desired;
 use transom_guest::{ObjectRef, Primary};
 
 /// What the names of all roles and bindings begin with.
-const PREFIX: &str = "open-cluster-management:managedcluster:";
+pub(crate) const PREFIX: &str = "open-cluster-management:managedcluster:";
 /// The label that names the cluster of an object.
 pub(crate) const LABEL: &str = "open-cluster-management.io/cluster-name";
 
@@ -101,13 +101,22 @@ impl Objects<'_> {
         object.label(LABEL, self.name())
     }
 
+    /// The groups of the agents of the cluster.
+    pub(crate) fn groups(&self) -> [String; 2] {
+        let prefixes = [
+            "system:open-cluster-management:",
+            "open-cluster-management:",
+        ];
+        prefixes.map(|prefix| [prefix, self.name()].concat())
+    }
+
     /// A binding of a role: the agents of the cluster get it.
     fn bound<K: Binds>(&self, binding: Object<K>, role: &str) -> Desired {
-        let group = |prefix: &str| [prefix, self.name()].concat();
         let binding = binding.to_cluster_role(&[PREFIX, role].concat());
+        let [certified, other] = self.groups();
         self.labelled(binding)
-            .group(&group("system:open-cluster-management:"))
-            .group(&group("open-cluster-management:"))
+            .group(&certified)
+            .group(&other)
             .whole()
     }
 }
