@@ -20,11 +20,15 @@ impl Guest for ManagedNamespaces {
             CLUSTER_SET.read(&["spec.clusterSelector", "spec.managedNamespaces"]),
         ],
         grant: Grant {
-            read: &[ReadGrant::every(
-                decide::SETS,
-                CLUSTER_SET.named("*"),
-                "Which sets the cluster belongs to, and which namespaces they want.",
-            )],
+            // A few large sets must not keep every cluster from its namespaces.
+            read: &[ReadGrant {
+                every: Some((10_000, 4 << 20)),
+                ..ReadGrant::every(
+                    decide::SETS,
+                    CLUSTER_SET.named("*"),
+                    "Which sets the cluster belongs to, and which namespaces they want.",
+                )
+            }],
             write: &[WriteGrant::fields(
                 &[decide::FIELD],
                 "The namespaces that the sets of the cluster want on it.",
