@@ -76,8 +76,8 @@ struct ClientCertificate {
 }
 
 impl SourceKubeconfig {
-    /// Reads a kubeconfig. As in clientcmd, `apiVersion` and `kind` may be absent; a field that is null counts as
-    /// absent, an entry that is null does not.
+    /// Reads a kubeconfig. As in clientcmd, `apiVersion` and `kind` may be absent or empty; a field that is null counts
+    /// as absent, an entry that is null does not.
     ///
     /// # Errors
     /// When clients could not read it, when a server may hide a credential, or when current-context leads to an entry
@@ -96,7 +96,8 @@ impl SourceKubeconfig {
             _ => return Err(DocumentPlace::ROOT.error(KnownReason::NotAKubeconfig, "not a map")),
         };
         for (key, wanted) in [("apiVersion", "v1"), ("kind", "Config")] {
-            let found = document.get(key).filter(|found| !found.is_null());
+            let found = document.get(key);
+            let found = found.filter(|found| !found.is_null() && *found != "");
             if found.is_some_and(|found| found != wanted) {
                 let message = "not the value of a kubeconfig";
                 return Err(DocumentPlace::ROOT

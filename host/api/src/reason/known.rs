@@ -180,7 +180,7 @@ reasons! {
     InvalidBase64, Invalid: "A field that must hold base64 does not.", "Fix the field named in the message.";
     InvalidUrl, Invalid: "A URL cannot be used: it is malformed or contains a user, a query or a fragment.",
         "Fix the field named in the message.";
-    InvalidAuthority, Invalid: "The certificate authority data contains something other than valid CA certificates.",
+    InvalidAuthority, Invalid: "The certificate authority data holds a private key, or no valid CA certificate.",
         "Put PEM certificates of the certificate authority into the field.";
     InvalidCertificate, Invalid: "A client certificate or key cannot be read.",
         "Put a PEM certificate and its key into the user entry.";

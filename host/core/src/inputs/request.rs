@@ -106,7 +106,7 @@ fn content(text: &str) -> Result<Requested, String> {
     };
     let blocks = certificate::blocks(&bytes);
     match blocks.as_deref() {
-        Some([Block { label, der }]) if *label == "CERTIFICATE REQUEST" => parse(der),
+        Some([Block { label, der, .. }]) if *label == "CERTIFICATE REQUEST" => parse(der),
         Some([_]) => malformed("the PEM block is no CERTIFICATE REQUEST"),
         Some(_) => malformed("it is not exactly one PEM block"),
         None => malformed("it is not PEM"),

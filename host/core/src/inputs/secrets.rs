@@ -132,7 +132,7 @@ pub fn certificate(object: &Object, keys: &CertificateKeys) -> Result<Certificat
 }
 
 fn first(content: &[u8]) -> Result<(Certificate, PublicKey), &'static str> {
-    let blocks = certificate::blocks(content).ok_or("it is not PEM")?;
+    let blocks = certificate::readable(content);
     let mut blocks = blocks.iter();
     let block = blocks.find(|block| block.label == "CERTIFICATE");
     let block = block.ok_or("no PEM block in it is a CERTIFICATE")?;
@@ -153,7 +153,7 @@ fn first(content: &[u8]) -> Result<(Certificate, PublicKey), &'static str> {
 
 /// Whether the first private key in PEM is that of a certificate.
 fn belongs(content: &[u8], public: &PublicKey) -> PrivateKey {
-    let blocks = certificate::blocks(content).unwrap_or_default();
+    let blocks = certificate::readable(content);
     let key = blocks
         .iter()
         .find(|block| block.label.ends_with("PRIVATE KEY"));

@@ -14,11 +14,55 @@ use x509_cert::spki::ObjectIdentifier;
 pub(crate) struct Block<'b> {
     /// `CERTIFICATE`, `RSA PRIVATE KEY`, ...
     pub(crate) label: &'b str,
+    /// Whether lines such as `Proc-Type: 4,ENCRYPTED` precede the base64.
+    pub(super) has_headers: bool,
     /// The decoded bytes.
     pub(crate) der: Vec<u8>,
 }
 
-/// Reads every block of a text; `None` when a block is broken or the bytes are not UTF-8.
+/// Reads the blocks of a text as clients do, which have `pem.Decode` of Go: what is no block is passed over, and so is
+/// a broken one.
+pub(crate) fn readable(bytes: &[u8]) -> Vec<Block<'_>> {
+    let mut found = Vec::new();
+    let mut open: Option<Block<'_>> = None;
+    for line in bytes
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii_end)
+    {
+        if let Some(label) = between_dashes(line, b"-----BEGIN ") {
+            let (has_headers, der) = (false, Vec::new());
+            open = Some(Block {
+                label,
+                has_headers,
+                der,
+            });
+        } else if line.starts_with(b"-----END ") {
+            let ended = open.take();
+            let ended = ended.filter(|one| between_dashes(line, b"-----END ") == Some(one.label));
+            found.extend(ended.and_then(|one| {
+                let der = STANDARD.decode(&one.der).ok()?;
+                Some(Block { der, ..one })
+            }));
+        } else if let Some(block) = &mut open {
+            // Until the end these are the bytes of the base64.
+            match block.der.is_empty() && line.contains(&b':') {
+                true => block.has_headers = true,
+                false => block
+                    .der
+                    .extend(line.iter().filter(|byte| !byte.is_ascii_whitespace())),
+            }
+        }
+    }
+    found
+}
+
+/// The label in a line that begins or ends a block.
+fn between_dashes<'b>(line: &'b [u8], begins: &[u8]) -> Option<&'b str> {
+    let label = line.strip_prefix(begins)?.strip_suffix(b"-----")?;
+    std::str::from_utf8(label).ok()
+}
+
+/// Reads every block of a text; `None` when a block is broken or has headers, or the bytes are not UTF-8.
 pub(crate) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
     let mut rest = std::str::from_utf8(bytes).ok()?;
     let mut found = Vec::new();
@@ -28,6 +72,7 @@ pub(crate) fn blocks(bytes: &[u8]) -> Option<Vec<Block<'_>>> {
         rest = after.strip_prefix(label)?.strip_prefix("-----")?;
         found.push(Block {
             label,
+            has_headers: false,
             der: decode(body)?,
         });
     }

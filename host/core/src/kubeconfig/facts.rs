@@ -191,17 +191,22 @@ fn authority(
     Ok((AuthoritySource::Data(authority), fault))
 }
 
-/// The certificates of CA data, which must hold nothing else.
+/// The certificates of CA data. As for clients, one is enough, and what is none is passed over; but a private key, even
+/// a broken one, is a credential that nobody expects there.
 fn authorities(bytes: &[u8]) -> Result<Vec<CertificateFacts>, &'static str> {
-    let blocks = certificate::blocks(bytes).ok_or("not PEM")?;
-    if blocks.is_empty() || blocks.iter().any(|block| block.label != "CERTIFICATE") {
-        return Err("PEM data that is not a certificate");
+    const KEY: &[u8] = b"PRIVATE KEY-----";
+    if bytes.windows(KEY.len()).any(|text| text == KEY) {
+        return Err("a private key");
     }
-    let certificates = blocks.iter();
-    let certificates = certificates.map(|block| Some(certificate::read(&block.der)?.0));
-    certificates
-        .collect::<Option<_>>()
-        .ok_or("not a certificate")
+    let blocks = certificate::readable(bytes).into_iter();
+    let blocks = blocks.filter(|block| block.label == "CERTIFICATE" && !block.has_headers);
+    let certificates: Vec<_> = blocks
+        .filter_map(|block| Some(certificate::read(&block.der)?.0))
+        .collect();
+    match certificates.is_empty() {
+        true => Err("without a certificate in PEM"),
+        false => Ok(certificates),
+    }
 }
 
 /// What a guest sees of CA data.
@@ -266,7 +271,7 @@ fn client_certificate(
     let key = data(fields, "client-key-data", &at_key)?;
     let Some(chain) = chain else { return Ok(None) };
     let wrong = |message| at_certificate.error(KnownReason::InvalidCertificate, message);
-    let blocks = certificate::blocks(&chain).ok_or_else(|| wrong("not PEM"))?;
+    let blocks = certificate::readable(&chain);
     let mut all = Vec::new();
     for block in blocks.iter().filter(|block| block.label == "CERTIFICATE") {
         all.push(certificate::read(&block.der).ok_or_else(|| wrong("not a certificate"))?);
@@ -295,10 +300,9 @@ fn client_certificate(
 
 /// Compares the first private key of the text, as clients do.
 fn pair(key: &[u8], public: &PublicKey) -> Option<Pair> {
-    let blocks = certificate::blocks(key)?;
-    let mut blocks = blocks.iter();
+    let mut blocks = certificate::readable(key).into_iter();
     let first = blocks.find(|block| block.label.ends_with("PRIVATE KEY"))?;
-    certificate::compare(first, public)
+    certificate::compare(&first, public)
 }
 
 /// The bytes of a base64 field; `None` when it is absent or empty.

@@ -1,6 +1,8 @@
 //! What is accepted as a kubeconfig, what is refused, and what a guest sees of one.
 
 use crate::fixture::{CA, LIMITS, OTHER_CA, RSA, admin, base64, parse, two, with};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use transom_api::KnownReason;
@@ -100,6 +102,8 @@ fn accepts_what_clients_accept() {
     for (pointer, value) in [
         ("/apiVersion", Value::Null),
         ("/kind", Value::Null),
+        ("/apiVersion", json!("")),
+        ("/kind", json!("")),
         ("/users", Value::Null),
         ("/contexts", json!([])),
         ("/anything", json!({"else": [1, null]})),
@@ -122,6 +126,31 @@ fn accepts_what_clients_accept() {
         let source = parse(&with(admin(), pointer, value));
         assert!(source.is_ok(), "{pointer}: {source:?}");
     }
+}
+
+#[test]
+fn takes_from_ca_data_what_clients_take() {
+    let headers = CA.replacen("-----\n", "-----\nSubject: x\n\n", 1);
+    let trusted = CA.replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    let (broken, bare) = (CA.replace("MII", "M!I"), CA.split_at(80).0);
+    let found = |text: &[u8]| {
+        let data = json!(STANDARD.encode(text));
+        let pointer = "/clusters/0/cluster/certificate-authority-data";
+        let source = parse(&with(admin(), pointer, data)).ok()?;
+        match &source.view().clusters[0].authority {
+            AuthoritySource::Data(authority) => Some(authority.fingerprints.len()),
+            _ => None,
+        }
+    };
+    for none in [&headers, &trusted, &broken, bare, &format!(" {CA}")] {
+        assert_eq!(found(none.as_bytes()), None, "{none}");
+        let text = format!("{none}\n{OTHER_CA}# a remark\n{none}");
+        assert_eq!(found(text.as_bytes()), Some(1), "{text}");
+    }
+    assert_eq!(found(&[b"\xe4\n", CA.as_bytes()].concat()), Some(1));
+    assert_eq!(found(CA.replace('\n', " \r\n").as_bytes()), Some(1));
+    let key = "-----BEGIN RSA PRIVATE KEY-----\nMII";
+    assert_eq!(found(format!("{CA}{key}").as_bytes()), None);
 }
 
 /// Sets fields, each to a value that is refused for this reason. The error names the field itself, or what is wrong
