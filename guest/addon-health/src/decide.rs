@@ -3,16 +3,12 @@
 use crate::Settings;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
-use transom_guest::kinds::{ManagedCluster, ManagedClusterStatus, ObservedCondition};
+use transom_guest::kinds::{ADD_ON, ManagedCluster, ManagedClusterStatus, ObservedCondition};
 use transom_guest::objects::{Answer, Condition, Desired, Input, Need, Requirement, Value, found};
 use transom_guest::{Context, ObjectRef, Primary, Problem};
 
 /// Role of the add-ons.
 pub(crate) const ADDONS: &str = "addons";
-/// Group and version of an add-on.
-pub(crate) const API_VERSION: &str = "addon.open-cluster-management.io/v1alpha1";
-/// Kind of an add-on.
-pub(crate) const KIND: &str = "ManagedClusterAddOn";
 /// The condition of an add-on.
 pub(crate) const AVAILABLE: &str = "Available";
 /// The condition of a cluster.
@@ -80,11 +76,8 @@ fn beginning(message: &str) -> &str {
 
 /// Where the add-ons of a cluster are.
 fn place(primary: &Primary) -> ObjectRef {
-    let reference = &primary.reference;
-    ObjectRef {
-        namespace: Some(reference.name.clone()),
-        ..ObjectRef::new(&reference.cluster, API_VERSION, KIND, String::new())
-    }
+    let addons = ADD_ON.all(primary);
+    addons.in_namespace(&primary.reference.name)
 }
 
 /// The add-ons, by name.

@@ -1,32 +1,18 @@
 //! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
+use transom_guest::kinds::{ADD_ON, MANAGED_CLUSTER};
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
-const ADDONS: ObjectPattern = ObjectPattern {
-    api_version: decide::API_VERSION,
-    kind: decide::KIND,
-    namespace: Some("{primary.name}"),
-    name: "*",
-};
+const ADDONS: ObjectPattern = ADD_ON.within("{primary.name}", "*");
 
 /// The fields that it reads.
 pub(crate) const READS: [Read; 2] = [
-    Read {
-        api_version: "cluster.open-cluster-management.io/v1",
-        kind: "ManagedCluster",
-        fields: &[
-            "metadata.labels",
-            "status.conditions[ManagedClusterConditionAvailable]",
-        ],
-        changes: &[],
-    },
-    Read {
-        api_version: decide::API_VERSION,
-        kind: decide::KIND,
-        fields: &["status.conditions[Available]"],
-        changes: &[],
-    },
+    MANAGED_CLUSTER.read(&[
+        "metadata.labels",
+        "status.conditions[ManagedClusterConditionAvailable]",
+    ]),
+    ADD_ON.read(&["status.conditions[Available]"]),
 ];
 
 /// What it asks for.

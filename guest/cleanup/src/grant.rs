@@ -1,39 +1,21 @@
 //! What this guest reads, and what it asks a policy to grant.
 
 use crate::decide;
-use transom_guest::kinds::{NAMESPACE, STAMP_PATHS};
+use transom_guest::kinds::{ADD_ON, MANAGED_CLUSTER, MANIFEST_WORK, NAMESPACE, STAMP_PATHS};
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
-const fn of_cluster(api_version: &'static str, kind: &'static str) -> ObjectPattern {
-    ObjectPattern {
-        api_version,
-        kind,
-        namespace: Some("{primary.name}"),
-        name: "*",
-    }
-}
+const ADDONS: ObjectPattern = ADD_ON.within("{primary.name}", "*");
+const WORKS: ObjectPattern = MANIFEST_WORK.within("{primary.name}", "*");
 
-const ADDONS: ObjectPattern = of_cluster(
-    "addon.open-cluster-management.io/v1alpha1",
-    "ManagedClusterAddOn",
-);
-const WORKS: ObjectPattern = of_cluster("work.open-cluster-management.io/v1", "ManifestWork");
-
-const fn read(object: ObjectPattern) -> Read {
-    Read {
-        api_version: object.api_version,
-        kind: object.kind,
-        fields: &[
-            r#"metadata.annotations["open-cluster-management.io/cleanup-priority"]"#,
-            "metadata.deletionTimestamp",
-            "metadata.finalizers",
-            STAMP_PATHS[0],
-            STAMP_PATHS[1],
-            STAMP_PATHS[2],
-        ],
-        changes: &[],
-    }
-}
+/// What is read of everything that is removed.
+const LEFT: &[&str] = &[
+    r#"metadata.annotations["open-cluster-management.io/cleanup-priority"]"#,
+    "metadata.deletionTimestamp",
+    "metadata.finalizers",
+    STAMP_PATHS[0],
+    STAMP_PATHS[1],
+    STAMP_PATHS[2],
+];
 
 /// A cluster with more than these would stay for ever: nothing is removed before all are known.
 const fn all(role: &'static str, object: ObjectPattern, why: &'static str) -> ReadGrant {
@@ -45,16 +27,11 @@ const fn all(role: &'static str, object: ObjectPattern, why: &'static str) -> Re
 
 /// The fields that it reads.
 pub(crate) const READS: [Read; 4] = [
-    Read {
-        api_version: "cluster.open-cluster-management.io/v1",
-        kind: "ManagedCluster",
-        // With this field a cluster that is being deleted crosses: otherwise it would count as absent.
-        fields: &["metadata.deletionTimestamp"],
-        changes: &[],
-    },
+    // With this field a cluster that is being deleted crosses: otherwise it would count as absent.
+    MANAGED_CLUSTER.read(&["metadata.deletionTimestamp"]),
     NAMESPACE.read(&[r#"metadata.labels["open-cluster-management.io/cluster-name"]"#]),
-    read(ADDONS),
-    read(WORKS),
+    ADD_ON.read(LEFT),
+    MANIFEST_WORK.read(LEFT),
 ];
 
 /// What it asks for.

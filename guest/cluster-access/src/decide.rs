@@ -1,14 +1,13 @@
 //! Decides what the agents of a managed cluster may do on the hub. Pure functions.
 
 use crate::ClusterAccess;
-use crate::grant::MANIFEST_WORK;
 use crate::known::{ExistingObject, Known};
 use crate::objects::Objects;
 use crate::reasons::{
     ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_IMPOSSIBLE, NAME_RESERVED, WORKS_REMAIN,
 };
 use crate::settings::Settings;
-use transom_guest::kinds::ManagedCluster;
+use transom_guest::kinds::{MANIFEST_WORK, ManagedCluster};
 use transom_guest::make::{Namespace, RBAC};
 use transom_guest::naming::is_label;
 use transom_guest::objects::{

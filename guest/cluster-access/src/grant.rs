@@ -2,7 +2,8 @@
 
 use crate::decide;
 use transom_guest::kinds::{
-    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING, STAMP_PATHS,
+    CLUSTER_ROLE, CLUSTER_ROLE_BINDING, MANAGED_CLUSTER, MANIFEST_WORK, NAMESPACE, ROLE_BINDING,
+    STAMP_PATHS,
 };
 use transom_guest::{Grant, ObjectPattern, Read, ReadGrant, Verb, WriteGrant};
 
@@ -25,10 +26,6 @@ pub(crate) const READS: [Read; 4] = [
         "subjects",
     ]),
 ];
-
-/// What a work agent applies to its cluster.
-pub(crate) const MANIFEST_WORK: Kind =
-    Kind::new("work.open-cluster-management.io/v1", "ManifestWork");
 
 /// The label that names the cluster of an object.
 const LABEL: &str = r#"metadata.labels["open-cluster-management.io/cluster-name"]"#;

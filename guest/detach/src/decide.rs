@@ -1,11 +1,11 @@
 //! Decides what is left of a hosted cluster on its hub. Pure functions.
 
 use crate::Detach;
-use crate::grant::{CLUSTERS, CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS};
+use crate::grant::{CREATED_VIA, DEPLOY_MODE, HOSTED_BY, KLUSTERLETS};
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
-use transom_guest::kinds::{HOSTED_CLUSTER, Metadata};
+use transom_guest::kinds::{HOSTED_CLUSTER, MANAGED_CLUSTER, Metadata};
 use transom_guest::naming::{IMPORTED, IMPORTED_PATH, OWN_NAME_PATH, hosting_cluster, is_label};
 use transom_guest::objects::{Answer, Input, Member, Need, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Reason, Waiting, time};
@@ -58,8 +58,8 @@ impl Objects {
         let hub = settings.hub.as_deref().unwrap_or(here);
         let klusterlet = ["klusterlet-", &name].concat();
         Ok(Some(Self {
-            cluster: ObjectRef::new(hub, CLUSTERS, "ManagedCluster", name),
-            klusterlet: ObjectRef::new(here, KLUSTERLETS, "Klusterlet", klusterlet),
+            cluster: MANAGED_CLUSTER.at(hub, name),
+            klusterlet: KLUSTERLETS.at(here, klusterlet),
         }))
     }
 }

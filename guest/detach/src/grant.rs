@@ -2,15 +2,14 @@
 //! may be taken off a Klusterlet have to be added to that.
 
 use crate::decide::{CLUSTER, KLUSTERLET, OTHERS};
-use transom_guest::kinds::{HOSTED_CLUSTER, SOURCE_PATH};
+use transom_guest::kinds::{HOSTED_CLUSTER, Kind, MANAGED_CLUSTER, SOURCE_PATH};
 use transom_guest::naming::{ANNOTATION_PATH, IMPORTED_PATH};
 use transom_guest::objects::Operator;
 use transom_guest::{Grant, LabelGrant, ObjectPattern, Read, ReadGrant, WriteGrant};
 
-/// Group and version of ManagedClusters.
-pub(crate) const CLUSTERS: &str = "cluster.open-cluster-management.io/v1";
-/// Group and version of Klusterlets.
-pub(crate) const KLUSTERLETS: &str = "operator.open-cluster-management.io/v1";
+/// Klusterlets.
+pub(crate) const KLUSTERLETS: Kind =
+    Kind::new("operator.open-cluster-management.io/v1", "Klusterlet");
 /// The deploy mode of a ManagedCluster.
 pub(crate) const DEPLOY_MODE: &str = "import.open-cluster-management.io/klusterlet-deploy-mode";
 /// The cluster that hosts the control plane of a ManagedCluster.
@@ -21,50 +20,32 @@ pub(crate) const CREATED_VIA: &str = "open-cluster-management/created-via";
 /// What it reads, the kind of the primary first.
 pub(crate) const READS: [Read; 3] = [
     HOSTED_CLUSTER.read(&[ANNOTATION_PATH, IMPORTED_PATH]),
-    Read {
-        api_version: CLUSTERS,
-        kind: "ManagedCluster",
-        fields: &[
-            r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,
-            r#"metadata.annotations["import.open-cluster-management.io/hosting-cluster-name"]"#,
-            r#"metadata.annotations["open-cluster-management/created-via"]"#,
-            SOURCE_PATH,
-            "metadata.deletionTimestamp",
-        ],
-        changes: &[],
-    },
-    Read {
-        api_version: KLUSTERLETS,
-        kind: "Klusterlet",
-        fields: &["metadata.deletionTimestamp"],
-        changes: &[],
-    },
+    MANAGED_CLUSTER.read(&[
+        r#"metadata.annotations["import.open-cluster-management.io/klusterlet-deploy-mode"]"#,
+        r#"metadata.annotations["import.open-cluster-management.io/hosting-cluster-name"]"#,
+        r#"metadata.annotations["open-cluster-management/created-via"]"#,
+        SOURCE_PATH,
+        "metadata.deletionTimestamp",
+    ]),
+    KLUSTERLETS.read(&["metadata.deletionTimestamp"]),
 ];
 
 /// The ManagedCluster, by the default naming.
-const MANAGED_CLUSTER: ObjectPattern = ObjectPattern {
-    api_version: CLUSTERS,
-    kind: "ManagedCluster",
-    namespace: None,
-    name: r#"{primary.annotations["import.open-cluster-management.io/auto-imported-as"] | primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
-};
+const ITS_CLUSTER: ObjectPattern = MANAGED_CLUSTER.named(
+    r#"{primary.annotations["import.open-cluster-management.io/auto-imported-as"] | primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name}"#,
+);
 
 /// What it asks for.
 pub(crate) const GRANT: Grant = Grant {
     read: &[
         ReadGrant::object(
             CLUSTER,
-            MANAGED_CLUSTER,
+            ITS_CLUSTER,
             "Whether the hub has the cluster, and whether it is hosted here.",
         ),
         ReadGrant::object(
             KLUSTERLET,
-            ObjectPattern {
-                api_version: KLUSTERLETS,
-                kind: "Klusterlet",
-                namespace: None,
-                name: "klusterlet-*",
-            },
+            KLUSTERLETS.named("klusterlet-*"),
             "Whether its agents are gone.",
         ),
         ReadGrant {
@@ -77,9 +58,9 @@ pub(crate) const GRANT: Grant = Grant {
         },
     ],
     write: &[
-        WriteGrant::removal(MANAGED_CLUSTER, "Removes it from the hub."),
+        WriteGrant::removal(ITS_CLUSTER, "Removes it from the hub."),
         WriteGrant::removal(
-            MANAGED_CLUSTER,
+            ITS_CLUSTER,
             "Removes it from the hub where the policy `auto-import` made it.",
         )
         .labelled(&[LabelGrant {

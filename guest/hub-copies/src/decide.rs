@@ -3,6 +3,7 @@
 use crate::reasons;
 use crate::settings::Settings;
 use serde::Deserialize;
+use transom_guest::kinds::HOSTED_CLUSTER;
 use transom_guest::naming::{
     ANNOTATION_PATH, OWN_NAME_PATH, annotated_name, hosting_cluster, is_subdomain,
 };
@@ -24,12 +25,8 @@ pub(crate) const PASSWORD: Kind = Kind {
     key: "password",
 };
 /// What is read of the HostedCluster.
-pub(crate) const READ: Read = Read {
-    api_version: "hypershift.openshift.io/v1beta1",
-    kind: "HostedCluster",
-    fields: &[ANNOTATION_PATH, "status.kubeadminPassword.name"],
-    changes: &[],
-};
+pub(crate) const READ: Read =
+    HOSTED_CLUSTER.read(&[ANNOTATION_PATH, "status.kubeadminPassword.name"]);
 
 /// A kind of secret that HyperShift makes for each HostedCluster, with one key.
 pub(crate) struct Kind {

@@ -2,6 +2,7 @@
 //! cluster.
 
 use crate::decide::{KUBECONFIG, NAMESPACE, PASSWORD};
+use transom_guest::kinds::{self, SECRET};
 use transom_guest::{Grant, HoleGrant, ObjectPattern, ReadGrant, WriteGrant};
 
 /// Where the copies lie.
@@ -15,19 +16,11 @@ const FIELDS: &[&str] = &[
 ];
 
 const fn source(name: &'static str) -> ObjectPattern {
-    ObjectPattern {
-        api_version: "v1",
-        kind: "Secret",
-        namespace: Some("{primary.namespace}"),
-        name,
-    }
+    SECRET.within("{primary.namespace}", name)
 }
 
 const fn copy(name: &'static str) -> ObjectPattern {
-    ObjectPattern {
-        namespace: Some(HOSTING),
-        ..source(name)
-    }
+    SECRET.within(HOSTING, name)
 }
 
 /// Both secrets, the namespace of their copies, and the copies.
@@ -35,12 +28,7 @@ pub(crate) const GRANT: Grant = Grant {
     read: &[
         ReadGrant::object(
             NAMESPACE,
-            ObjectPattern {
-                api_version: "v1",
-                kind: "Namespace",
-                namespace: None,
-                name: HOSTING,
-            },
+            kinds::NAMESPACE.named(HOSTING),
             "The copies lie in it.",
         ),
         ReadGrant::secret(

@@ -11,9 +11,10 @@ mod transform;
 pub use settings::{
     Entry, Insecure, Keep, Naming, Permission, Port, PortChoice, Precedence, Settings,
 };
+use transom_guest::kinds::HOSTED_CLUSTER;
 use transom_guest::kubeconfig::{Answer, Input, Requirement};
 use transom_guest::naming::ANNOTATION_PATH;
-use transom_guest::{About, Context, Failure, Guest, Primary, Problem, Read};
+use transom_guest::{About, Context, Failure, Guest, Primary, Problem};
 
 /// The guest `kubeconfig`.
 pub struct Kubeconfig;
@@ -24,12 +25,7 @@ impl Guest for Kubeconfig {
     const ABOUT: About = About {
         name: "kubeconfig",
         version: env!("CARGO_PKG_VERSION"),
-        reads: &[Read {
-            api_version: "hypershift.openshift.io/v1beta1",
-            kind: "HostedCluster",
-            fields: &[ANNOTATION_PATH],
-            changes: &[],
-        }],
+        reads: &[HOSTED_CLUSTER.read(&[ANNOTATION_PATH])],
         reasons: &reasons::ALL,
         settings_schema: include_str!("../settings.schema.json"),
         grant: grant::GRANT,

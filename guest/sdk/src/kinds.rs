@@ -39,12 +39,21 @@ pub const CLUSTER_ROLE_BINDING: Kind =
     Kind::new("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
 /// Bindings of roles in a namespace.
 pub const ROLE_BINDING: Kind = Kind::new("rbac.authorization.k8s.io/v1", "RoleBinding");
+/// Secrets.
+pub const SECRET: Kind = Kind::new("v1", "Secret");
 /// Clusters whose control planes are hosted.
 pub const HOSTED_CLUSTER: Kind = Kind::new("hypershift.openshift.io/v1beta1", "HostedCluster");
 /// Managed clusters of a hub.
 pub const MANAGED_CLUSTER: Kind =
     Kind::new("cluster.open-cluster-management.io/v1", "ManagedCluster");
-/// Sets of them.
+/// Add-ons of a managed cluster.
+pub const ADD_ON: Kind = Kind::new(
+    "addon.open-cluster-management.io/v1alpha1",
+    "ManagedClusterAddOn",
+);
+/// What a work agent applies to its managed cluster.
+pub const MANIFEST_WORK: Kind = Kind::new("work.open-cluster-management.io/v1", "ManifestWork");
+/// Sets of managed clusters.
 pub const CLUSTER_SET: Kind = Kind::new(
     "cluster.open-cluster-management.io/v1beta2",
     "ManagedClusterSet",

@@ -5,8 +5,9 @@ mod decide;
 mod settings;
 
 pub use settings::{Settings, TaintEffect, TaintSettings};
+use transom_guest::kinds::MANAGED_CLUSTER;
 use transom_guest::taints::{Answer, ManagedCluster};
-use transom_guest::{About, Context, Failure, Grant, Guest, Problem, Read, WriteGrant};
+use transom_guest::{About, Context, Failure, Grant, Guest, Problem, WriteGrant};
 
 /// The guest `taints`.
 pub struct Taints;
@@ -17,15 +18,10 @@ impl Guest for Taints {
     const ABOUT: About = About {
         name: "taints",
         version: env!("CARGO_PKG_VERSION"),
-        reads: &[Read {
-            api_version: "cluster.open-cluster-management.io/v1",
-            kind: "ManagedCluster",
-            fields: &[
-                "status.conditions[ManagedClusterConditionAvailable]",
-                "spec.taints",
-            ],
-            changes: &[],
-        }],
+        reads: &[MANAGED_CLUSTER.read(&[
+            "status.conditions[ManagedClusterConditionAvailable]",
+            "spec.taints",
+        ])],
         reasons: &[decide::PRIMARY_DELETING],
         settings_schema: include_str!("../settings.schema.json"),
         grant: Grant {
