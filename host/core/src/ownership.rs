@@ -87,6 +87,12 @@ struct Claims {
     owner: Option<Key>,
     /// Whether others that may want it were not located then.
     unsure: bool,
+    /// The key that made it and left it to contenders of its policy.
+    former: Option<Key>,
+}
+
+fn is_sibling(key: &Key, other: &Key) -> bool {
+    other != key && other.policy == key.policy
 }
 
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
@@ -194,7 +200,8 @@ impl OwnershipIndex {
         let before = before.unwrap_or_default();
         let left: Vec<&ObjectRef> = before.iter().filter(is_left).collect();
         let left = left.into_iter();
-        let mut woken: BTreeSet<Key> = left.flat_map(|target| self.leave(target, &key)).collect();
+        let woken = left.flat_map(|target| self.leave(target, &key));
+        let mut woken: BTreeSet<Key> = woken.flatten().collect();
         for target in targets {
             let claims = self.by_target.entry(target).or_default();
             claims.contenders.insert(key.clone(), contender.clone());
@@ -305,12 +312,17 @@ impl OwnershipIndex {
         targets.is_some_and(|targets| targets.contains(target))
     }
 
-    /// Whether another key of the same policy wants a target. Keys of other policies never take over a stamped one.
-    pub fn wanted_by_sibling(&self, target: &ObjectRef, key: &Key) -> bool {
-        let is_sibling = |other: &Key| other != key && other.policy == key.policy;
-        self.by_target
-            .get(target)
-            .is_some_and(|claims| claims.contenders.keys().any(is_sibling))
+    /// Whether a key leaves an output to another key of its policy that wants it. Keys of other policies never take over
+    /// a stamped one. When nobody of its policy wants it any more, `key` is woken: perhaps nobody took it over.
+    pub fn leaves_to_sibling(&mut self, target: &ObjectRef, key: &Key) -> bool {
+        let Some(claims) = self.by_target.get_mut(target) else {
+            return false;
+        };
+        let wanted = claims.contenders.keys().any(|one| is_sibling(key, one));
+        if wanted {
+            claims.former = Some(key.clone());
+        }
+        wanted
     }
 
     /// The targets that a key wants; `None` when it is not known what it wants.
@@ -323,25 +335,31 @@ impl OwnershipIndex {
         self.removed_by.remove(key);
         let targets = self.targets_of.remove(key).unwrap_or_default();
         let others = targets.iter().flat_map(|target| self.leave(target, key));
-        others.collect()
+        others.flatten().collect()
     }
 
-    /// Removes the claim of a key on a target; returns the key to wake. If the owner leaves, that is only the next
+    /// Removes the claim of a key on a target; returns the keys to wake. If the owner leaves, that is only the next
     /// owner: the other contenders, perhaps thousands, see its write. If another key leaves, it is the last contender,
-    /// which may adopt the target now; while several are left, none is woken.
-    fn leave(&mut self, target: &ObjectRef, key: &Key) -> Option<Key> {
-        let claims = self.by_target.get_mut(target)?;
-        claims.contenders.remove(key);
-        let next = claims.contenders.values().min_by_key(|one| one.rank());
-        let Some(next) = next.map(|next| next.key.clone()) else {
-            self.by_target.remove(target);
-            return None;
+    /// which may adopt the target now; while several are left, none is woken. The key that made the target and left it
+    /// to its siblings is woken with the last of them.
+    fn leave(&mut self, target: &ObjectRef, key: &Key) -> [Option<Key>; 2] {
+        let Some(claims) = self.by_target.get_mut(target) else {
+            return [None, None];
         };
+        claims.contenders.remove(key);
+        let waits = |former: &Key| claims.contenders.keys().any(|one| is_sibling(former, one));
+        let former = claims.former.take_if(|former| !waits(former));
         let stays = claims.owner.as_ref().is_some_and(|owner| owner != key);
         if !stays {
             claims.owner = None;
         }
-        (!stays || claims.contenders.len() == 1).then_some(next)
+        let next = claims.contenders.values().min_by_key(|one| one.rank());
+        let next = next.filter(|_| !stays || claims.contenders.len() == 1);
+        let next = next.map(|next| next.key.clone());
+        if claims.contenders.is_empty() {
+            self.by_target.remove(target);
+        }
+        [next, former.filter(|former| former != key)]
     }
 }
 
@@ -493,7 +511,7 @@ mod tests {
             let (removes, stamped) = (contender("removes", None), stamp("removes", "uid-removes"));
             ownership.expect(&late.key);
             ownership.set(removes.clone(), &[target("demo")]);
-            let mut decide = |ownership: &mut OwnershipIndex| {
+            let decide = |ownership: &mut OwnershipIndex| {
                 ownership.decide(&removes.key, &target("demo"), Some(&stamped), true)
             };
             let rivals = Rivals::Unlocated(1);
@@ -661,6 +679,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_left_to_others_of_a_policy_is_looked_at_again_when_the_last_of_them_leaves() {
+        let mut ownership = OwnershipIndex::default();
+        let [a, b, c] = ["a", "b", "c"].map(|name| contender(name, None));
+        let mut foreign = contender("foreign", None);
+        foreign.key.policy = "other".into();
+        assert!(!ownership.leaves_to_sibling(&target("demo"), &a.key));
+        for contender in [&b, &c, &foreign] {
+            ownership.set(contender.clone(), &[target("demo")]);
+        }
+        assert!(ownership.leaves_to_sibling(&target("demo"), &a.key));
+        ownership.decide(&b.key, &target("demo"), None, true);
+        ownership.removes(&c.key, BTreeSet::from([target("demo")]));
+        assert_eq!(ownership.let_go(&c.key), []);
+        let woken = ownership.set(b.clone(), []);
+        assert_eq!(
+            woken,
+            [a.key, foreign.key],
+            "another policy takes over nothing"
+        );
+        assert_eq!(ownership.remove(&b.key), [], "once is enough");
+    }
+
+    #[test]
     fn a_release_requeues_the_losing_policies() {
         let mut ownership = OwnershipIndex::default();
         let (a, b) = (contender("a", Some(1)), contender("b", Some(2)));
@@ -670,7 +711,7 @@ mod tests {
             ownership.decide(&b.key, &target("demo"), None, true),
             owned_by(&a)
         );
-        assert!(ownership.wanted_by_sibling(&target("demo"), &a.key));
+        assert!(ownership.leaves_to_sibling(&target("demo"), &a.key));
         assert_eq!(
             ownership.set(a.clone(), &[target("demo")]),
             [],
@@ -683,7 +724,11 @@ mod tests {
         assert_eq!(ownership.decide(&b.key, &target("demo"), None, true), SOLE);
         ownership.set(a.clone(), &[target("demo")]);
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
-        assert_eq!(ownership.remove(&b.key), []);
+        assert_eq!(
+            ownership.remove(&b.key),
+            vec![a.key],
+            "what it left to b is there, unless b took it over"
+        );
         assert!(ownership.by_target.is_empty() && ownership.targets_of.is_empty());
     }
 

@@ -11,7 +11,7 @@ use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::LoadedPolicy;
 use shown::{as_shown, gone_since, shown};
 use std::sync::Arc;
-use transom_core::contract::decide::{Input, Requirement};
+use transom_core::contract::decide::{Input, Need, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
@@ -144,6 +144,15 @@ struct Reader<'a> {
     first_round: Option<Result<(i64, Requirement), Failure>>,
 }
 
+/// What was read for one round of `require`.
+struct RoundRead {
+    found: Vec<Found>,
+    /// What the guest gets of it.
+    inputs: Vec<Input>,
+    kubeconfigs: Kubeconfigs,
+    secrets: Secrets,
+}
+
 impl Reader<'_> {
     async fn all(&mut self) -> Result<(Option<ObservedState>, Leftovers), Failure> {
         let (controller, policy) = (self.controller, &self.loaded.revision.policy);
@@ -253,12 +262,10 @@ impl Reader<'_> {
     async fn required(&mut self, primary: Arc<Object>) -> Result<ObservedState, Failure> {
         let (controller, described) = (self.controller, &self.loaded.revision.decide);
         let view = inputs::primary(&primary, described)?;
-        let limits = controller.kubeconfig_limits;
-        let (mut rounds, mut found, mut inputs) = (Rounds::default(), Vec::new(), Vec::new());
-        let (mut kubeconfigs, mut secrets) = (Kubeconfigs::new(limits), Secrets::default());
+        let (mut rounds, mut round) = (Rounds::default(), self.nothing_read());
         let room_before = self.touched.room.used();
         let (as_of, certain, targets, others) = loop {
-            let (as_of, asked) = self.ask(&primary, &view, &inputs)?;
+            let (as_of, asked) = self.ask(&primary, &view, &round.inputs)?;
             let certain = asked.target.clone();
             let data = controller.template_data(&primary);
             let policy = &self.loaded.revision.policy;
@@ -274,16 +281,18 @@ impl Reader<'_> {
             };
             self.defer_targets(&primary, &targets, waits).await?;
             // Frees what the last round read before more is read.
-            drop(std::mem::take(&mut found));
-            (kubeconfigs, secrets) = (Kubeconfigs::new(limits), Secrets::default());
+            drop(round);
             self.touched.room.back(room_before);
-            found = self.read(needs).await?;
-            inputs = self.cross(&mut found, &mut kubeconfigs, &mut secrets)?;
+            let named = certain.map(|target| (&primary, target));
+            round = self.round(needs, named).await?;
         };
-        self.touched.reconcile.inputs = Some(inputs::digest(&view, &found, &inputs).to_string());
+        self.touched.reconcile.inputs =
+            Some(inputs::digest(&view, &round.found, &round.inputs).to_string());
         let compares = controller.compares(self.loaded);
-        let read = compares.then(|| expected::inputs(&found, &inputs));
-        let written = self.written(&primary, &found, targets, &others).await?;
+        let read = compares.then(|| expected::inputs(&round.found, &round.inputs));
+        let written = self
+            .written(&primary, &round.found, targets, &others)
+            .await?;
         let (targets, others, moved) = written;
         Ok(ObservedState {
             as_of,
@@ -293,11 +302,11 @@ impl Reader<'_> {
             targets,
             certain,
             others,
-            inputs,
+            inputs: round.inputs,
             read,
             moved,
-            kubeconfigs,
-            secrets,
+            kubeconfigs: round.kubeconfigs,
+            secrets: round.secrets,
             room_before,
         })
     }
@@ -326,19 +335,41 @@ impl Reader<'_> {
         Ok((targets, others, moved))
     }
 
-    /// What the guest gets of what was found.
-    fn cross(
+    fn nothing_read(&self) -> RoundRead {
+        RoundRead {
+            found: Vec::new(),
+            inputs: Vec::new(),
+            kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
+            secrets: Secrets::default(),
+        }
+    }
+
+    /// Reads what the guest needs in one round. If that fails, no other round follows: the one target that each answer
+    /// names, if there is one, is what the primary wants.
+    async fn round(
         &mut self,
-        found: &mut [Found],
-        kubeconfigs: &mut Kubeconfigs,
-        secrets: &mut Secrets,
-    ) -> Result<Vec<Input>, Failure> {
+        needs: Vec<Need>,
+        named: Option<(&Arc<Object>, ObjectRef)>,
+    ) -> Result<RoundRead, Failure> {
+        let read = self.read_round(needs).await;
+        if let (Err(_), Some((primary, target))) = (&read, named) {
+            self.set_claims(primary, &[target], true);
+        }
+        read
+    }
+
+    async fn read_round(&mut self, needs: Vec<Need>) -> Result<RoundRead, Failure> {
+        let mut round = self.nothing_read();
+        round.found = self.read(needs).await?;
+        let (found, kubeconfigs) = (&mut round.found, &mut round.kubeconfigs);
         let cost = kubeconfigs.cost(found) + Secrets::cost(found);
         self.touched.room.take_up_to(cost)?;
         let described = &self.loaded.revision.decide;
         inputs::check_present(found, described)?;
         let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
         let now_seconds = self.controller.clock.now_seconds();
-        inputs::cross(found, described, now_seconds, secrets, &mut read)
+        let secrets = &mut round.secrets;
+        round.inputs = inputs::cross(found, described, now_seconds, secrets, &mut read)?;
+        Ok(round)
     }
 }

@@ -168,11 +168,8 @@ impl Components {
         let namespace = &revisions.namespace;
         let (policy, uid) = (&*note.policy, note.uid.as_deref());
         let objects = self.kept_objects(namespace, (POLICY, policy)).await;
-        let objects = objects.map_err(|unread| WriteFailure {
-            reason: unread.reason,
-            message: unread.message,
-        })?;
-        let history = History::of(policy, &objects.unwrap_or_default());
+        let objects = objects.map_err(unlisted)?.unwrap_or_default();
+        let history = History::of(policy, &objects);
         let mut history = history.for_agent(uid, builtin_digest);
         let place = RecordPlace { namespace, uid };
         if note.gone {
@@ -212,6 +209,13 @@ impl Components {
             known.insert(policy.to_owned(), history.clone());
         }
         Ok(Some(history))
+    }
+}
+
+fn unlisted(unread: Unread) -> WriteFailure {
+    WriteFailure {
+        reason: unread.reason,
+        message: unread.message,
     }
 }
 

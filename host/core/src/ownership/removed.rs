@@ -31,11 +31,11 @@ impl OwnershipIndex {
         let (kept, others): (Vec<_>, Vec<_>) = left
             .into_iter()
             .partition(|target| owner(target).is_none_or(|owner| owner == *key));
-        for target in others {
-            self.leave(&target, key);
-        }
-        let woken = kept.iter().filter_map(|target| self.leave(target, key));
-        let mut woken: Vec<Key> = woken.collect();
+        let others = others.iter().map(|target| self.leave(target, key));
+        let formers: Vec<Option<Key>> = others.map(|[_, former]| former).collect();
+        let mut woken: Vec<Key> = formers.into_iter().flatten().collect();
+        let kept = kept.iter().flat_map(|target| self.leave(target, key));
+        woken.extend(kept.flatten());
         if waited && self.unlocated(key) == 0 {
             woken.push(key.clone());
         }

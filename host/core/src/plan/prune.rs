@@ -149,10 +149,14 @@ pub fn is_made_by(source: &SourceRef, object: &Object) -> bool {
 }
 
 /// Whether an output still has the key's stamp, of the cluster of its source, and no other key of the policy claims it.
-fn is_left(object: &Object, (key, source): (&Key, &SourceRef), ownership: &OwnershipIndex) -> bool {
+fn is_left(
+    object: &Object,
+    (key, source): (&Key, &SourceRef),
+    ownership: &mut OwnershipIndex,
+) -> bool {
     let stamped = Stamp::read(object)
         .is_some_and(|stamp| stamp.names(key) && source.is_cluster_of(&object.reference, &stamp));
-    stamped && !ownership.wanted_by_sibling(&object.reference, key)
+    stamped && !ownership.leaves_to_sibling(&object.reference, key)
 }
 
 /// The step that takes the finalizers of its grant off an output that is being deleted: nobody wants it any more.

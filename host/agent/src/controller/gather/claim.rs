@@ -96,18 +96,25 @@ impl Reader<'_> {
         let asked = first?;
         let data = self.controller.template_data(primary);
         let (targets, _) = policy.targets_of(&asked, &data);
+        let certain = asked.target.is_some();
         let next = Rounds::default().answer(policy, &data, asked).ok()?;
-        self.set_claims(primary, &targets, &next);
+        let named_all = certain || matches!(next, NextRound::Complete(_));
+        self.set_claims(primary, &targets, named_all);
         Some(targets)
     }
 
     /// Records the claims of a primary. Until its guest has named all targets, earlier claims stay; if there are none,
     /// it also claims what bears its stamp. True while primaries of the policy are not located yet.
-    fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], next: &NextRound) -> bool {
+    pub(super) fn set_claims(
+        &self,
+        primary: &Arc<Object>,
+        targets: &[ObjectRef],
+        named_all: bool,
+    ) -> bool {
         let contender = Contender::of(self.key, Some(primary));
         let mut lock = self.controller.memory.lock();
         let memory = &mut *lock;
-        let released = if matches!(next, NextRound::Complete(_)) {
+        let released = if named_all {
             memory.ownership.set(contender, targets)
         } else {
             let new = memory.ownership.targets(self.key).is_none();
@@ -132,7 +139,7 @@ impl Reader<'_> {
     ) -> bool {
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
-        self.set_claims(primary, targets, next)
+        self.set_claims(primary, targets, matches!(next, NextRound::Complete(_)))
     }
 
     /// Defers reading the targets while the guest still needs inputs: they are read once, after the last round. While
