@@ -164,12 +164,15 @@ impl Components {
         let (Some(revisions), Local::At(cluster)) = (&self.revisions, self.local().await) else {
             return Ok(None);
         };
-        let times = revisions.known.locked().0;
-        let namespace = &revisions.namespace;
+        let (times, namespace) = (revisions.known.locked().0, &revisions.namespace);
         let (policy, uid) = (&*note.policy, note.uid.as_deref());
         let objects = self.kept_objects(namespace, (POLICY, policy)).await;
-        let objects = objects.map_err(unlisted)?.unwrap_or_default();
-        let history = History::of(policy, &objects);
+        let objects = objects.map_err(
+            |Unread {
+                 reason, message, ..
+             }| WriteFailure { reason, message },
+        )?;
+        let history = History::of(policy, &objects.unwrap_or_default());
         let mut history = history.for_agent(uid, builtin_digest);
         let place = RecordPlace { namespace, uid };
         if note.gone {
@@ -188,9 +191,8 @@ impl Components {
         let active = history.active().map(|active| active.id);
         let is_kept = active.is_some() && active == note.active.last().map(|last| last.id);
         for record in note.active.iter().filter(|_| !is_kept) {
-            let known = history.find(&record.id);
             // Somebody may have barred it meanwhile.
-            if known.is_some_and(|known| known.barred.is_some()) {
+            if history.is_barred(&record.id) {
                 continue;
             }
             let steps = history.activate(record, place, note.keep);
@@ -209,13 +211,6 @@ impl Components {
             known.insert(policy.to_owned(), history.clone());
         }
         Ok(Some(history))
-    }
-}
-
-fn unlisted(unread: Unread) -> WriteFailure {
-    WriteFailure {
-        reason: unread.reason,
-        message: unread.message,
     }
 }
 

@@ -15,7 +15,7 @@ impl OwnershipIndex {
     }
 
     /// Ends the claims on targets that the answer only removes, when its reconcile ended: another primary may create
-    /// them now. Returns the keys to wake: the key itself, too, if a removal waited for a primary that is located by now.
+    /// them now. Returns the keys to wake: also the key itself, if a removal waited for others that are located by now.
     pub fn let_go(&mut self, key: &Key) -> Vec<Key> {
         let (Some(removed), Some(targets)) =
             (self.removed_by.get(key), self.targets_of.get_mut(key))

@@ -55,7 +55,8 @@ pub(super) fn plan(
 
 /// Plans the removal of an object that the policy makes, or could adopt: the policy's decision also holds for objects
 /// that existed before it. An object that is being deleted loses the finalizers of the grant. Spares what pruning
-/// spares, and waits as pruning does. Contention limits removals like other writes: they stop if another writer keeps recreating the object.
+/// spares, and waits as pruning does. Contention limits removals like other writes: they stop if another writer keeps
+/// recreating the object.
 fn own(
     wanting: &PlanInput<'_>,
     claimed: &TargetState,

@@ -148,6 +148,11 @@ impl History {
         self.records.iter().find(|record| record.id == *id)
     }
 
+    /// Whether a revision is barred.
+    pub fn is_barred(&self, id: &Digest) -> bool {
+        self.find(id).is_some_and(|known| known.barred.is_some())
+    }
+
     /// The revision before the active one that may become active again. Skips what is the active one but for the
     /// version of the agent.
     pub fn previous(&self) -> Option<&RevisionRecord> {

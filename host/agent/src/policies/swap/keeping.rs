@@ -213,9 +213,8 @@ impl Swap {
             Some((Arc::clone(&pending.loaded), pending.passed.clone()?)).filter(|_| is_kept)
         });
         if let Some(history) = history {
-            let is_barred = |id: &Digest| history.find(id).is_some_and(|one| one.barred.is_some());
             if let Some(bars) = self.bars.get_mut(policy) {
-                bars.retain(|id, _| !is_barred(id));
+                bars.retain(|id, _| !history.is_barred(id));
             }
             self.put_history(policy, history);
             let number = self.number;

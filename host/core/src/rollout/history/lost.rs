@@ -4,8 +4,8 @@ use super::{History, RecordPlace, RevisionRecord, kept_at_most};
 use crate::plan::Step;
 
 impl History {
-    /// The steps that record the revision before another one again, after somebody deleted its record: else it could not
-    /// work again after a restart. If the other one is not recorded either, that is to follow.
+    /// The steps that record the revision before another one again, after somebody deleted its record: else it could
+    /// not work again after a restart. If the other one is not recorded either, that is to follow.
     pub fn restore(
         &self,
         before: &RevisionRecord,
