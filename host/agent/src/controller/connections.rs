@@ -262,3 +262,34 @@ impl Connections {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_may_have_changed_only_where_they_come_from() {
+        let policy = ObjectRef::local(transom_api::API_VERSION, transom_api::KIND, None, "p");
+        let of_hub = ObjectRef {
+            cluster: "hub".to_owned(),
+            ..policy.clone()
+        };
+        let other = ObjectRef::local("v1", "ConfigMap", Some("n"), "p");
+        let connections = || Connections::new(BTreeMap::new(), SecretReads::Watch);
+        let from_files = connections();
+        from_files.policy_changed(&policy);
+        from_files.mark_policies_changed(LOCAL);
+        assert!(!from_files.policies_changed.load(Ordering::Acquire));
+        let from_server = connections().with_policy_objects();
+        let marked = || from_server.policies_changed.swap(false, Ordering::AcqRel);
+        for elsewhere in [&of_hub, &other] {
+            from_server.policy_changed(elsewhere);
+        }
+        from_server.mark_policies_changed("hub");
+        assert!(!marked());
+        from_server.policy_changed(&policy);
+        assert!(marked());
+        from_server.mark_policies_changed(LOCAL);
+        assert!(marked());
+    }
+}

@@ -309,12 +309,13 @@ mod tests {
     use crate::controller::Clock;
     use crate::controller::connections::Connections;
     use std::collections::BTreeMap;
-    use transom_api::policy::{Limited, LimitsSpec};
+    use transom_api::policy::{LimitSpec, Limited, LimitsSpec};
     use transom_cluster::Cluster;
     use transom_cluster::directory::{Directory, DirectoryOptions};
     use transom_core::contract::AgentFacts;
     use transom_core::digest::Digest;
-    use transom_core::limits::Ask;
+    use transom_core::limits::{Ask, LimitCheck};
+    use transom_core::plan::{Outcome, StepOutcome};
     use transom_core::reference::LOCAL;
     use transom_core::watches::SecretReads;
 
@@ -352,17 +353,26 @@ mod tests {
     /// Asks for a change of one primary of a policy, as a reconcile does.
     async fn change(replica: &Controller, policy: &str) -> Result<LimitVerdict, Failure> {
         let key = Key::new(&policy.into(), &place());
-        let (limits, kinds) = (LimitsSpec::default(), [Limited::ElementsAdded].into());
+        change_within(replica, &key, &LimitsSpec::default()).await
+    }
+
+    /// Asks for a change of this primary within these limits.
+    async fn change_within(
+        replica: &Controller,
+        key: &Key,
+        limits: &LimitsSpec,
+    ) -> Result<LimitVerdict, Failure> {
+        let (policy, kinds) = (&key.policy, [Limited::ElementsAdded].into());
         let ask = Ask {
             primary: &key.primary,
             kinds: &kinds,
-            limits: &limits,
+            limits,
             revision: Digest::of_bytes(b"one"),
             primaries: 1_000,
             now_seconds: replica.clock.now_seconds(),
         };
         let admit = || replica.limits.admit(policy, &ask);
-        replica.record_for(&key, admit).await
+        replica.record_for(key, admit).await
     }
 
     #[tokio::test]
@@ -379,6 +389,79 @@ mod tests {
         // As after a while.
         ours.limits.store.as_ref().unwrap().there.lock().await.read = None;
         change(&ours, "one").await.unwrap();
+    }
+
+    /// One primary may be changed.
+    fn one() -> LimitsSpec {
+        let (count, percent) = (1, 0);
+        LimitsSpec {
+            elements_added: LimitSpec { count, percent },
+            ..LimitsSpec::default()
+        }
+    }
+
+    fn primary(name: &str) -> Key {
+        let name = name.to_owned();
+        Key::new(&"one".into(), &ObjectRef { name, ..place() })
+    }
+
+    /// Whether a change of a primary is withheld.
+    async fn withheld(replica: &Controller, key: &Key) -> bool {
+        let verdict = change_within(replica, key, &one()).await.unwrap();
+        matches!(verdict, LimitVerdict::Withheld(_))
+    }
+
+    #[tokio::test]
+    async fn what_is_unwanted_is_not_withheld() {
+        let (_folder, [ours, _]) = two();
+        let second = primary("second");
+        assert!(!withheld(&ours, &primary("first")).await && withheld(&ours, &second).await);
+        let withholds = || {
+            let look = LimitCheck {
+                policy: "one",
+                limits: &one(),
+                revision: Digest::of_bytes(b"one"),
+                approved: None,
+                complete: true,
+                now_seconds: ours.clock.now_seconds(),
+            };
+            ours.limits.ledger("one", |ledger| {
+                ledger.check(&look);
+                ledger.status().map_or(0, |status| status.withheld)
+            })
+        };
+        assert_eq!(withholds(), Some(1));
+        ours.limits.unwanted(&second);
+        assert_eq!(withholds(), Some(0));
+    }
+
+    #[tokio::test]
+    async fn what_was_certainly_not_written_does_not_count() {
+        use KnownReason::{ServerUnavailable, WriteConflict};
+        let (_folder, [ours, _]) = two();
+        let [first, second] = ["first", "second"].map(primary);
+        let verdict = change_within(&ours, &first, &one()).await.unwrap();
+        let LimitVerdict::Admitted(counted) = verdict else {
+            panic!("one may be changed")
+        };
+        let step = Step::Create {
+            desired: object(&place(), Map::new()),
+        };
+        for (failed, counts) in [
+            (None, true),
+            (Some(ServerUnavailable), true),
+            (Some(WriteConflict), false),
+        ] {
+            let message = String::new();
+            let failed = failed.map(|reason| WriteFailure { reason, message });
+            let written = failed.map_or(Ok(None), Err);
+            let outcome = Outcome {
+                steps: vec![StepOutcome::of(place(), step.kind(), written)],
+                stopped: None,
+            };
+            ours.uncount(&first, &counted, (std::slice::from_ref(&step), &outcome));
+            assert_eq!(withheld(&ours, &second).await, counts, "{outcome:?}");
+        }
     }
 
     #[tokio::test]
