@@ -3,6 +3,7 @@
 pub(crate) mod account;
 mod admit;
 mod apply;
+mod changes;
 mod conflicts;
 pub(crate) mod connections;
 mod deselected;

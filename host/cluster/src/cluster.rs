@@ -50,9 +50,6 @@ pub trait Cluster: Send + Sync {
     /// before can be read until what replaces it was listed.
     fn watch(&self, wanted: Watches);
 
-    /// From now on reads only what is wanted, and waits for the lists that are under way.
-    fn read_only_wanted(&self);
-
     /// Waits until everything that is watched was listed, or is known to be unreadable. The error says why the cluster
     /// gives no answer. A directory does not wait: every file was read when it was opened.
     fn synced(&self, patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>>;

@@ -1,25 +1,22 @@
-//! Takes the policies of API servers and the changes of all policies: puts new revisions to work when the connections
-//! that they need are ready, and removes the queues of policies that are gone.
+//! Takes the policies of API servers, activates revisions, and removes the queues of policies that are gone.
 
 use super::Controller;
 use crate::policies::Approval;
-use crate::policies::active::{Active, PolicyChanges};
+use crate::policies::active::Active;
 use crate::policies::load::LoadedPolicy;
 use crate::policies::swap::trial::{DueTrial, TriedCandidate};
 use crate::policies::watch::PolicyNews;
 use crate::policies::{FoundPolicies, objects};
 use crate::telemetry;
 use futures::FutureExt as _;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use transom_api::KnownReason;
 use transom_api::labels::APPROVED_BY;
 use transom_artifacts::Base;
-use transom_cluster::Cluster;
 use transom_core::catalogue::PolicyChange::{
     self, Bounded, Loaded, Mended, Refused, Removed, Swapped, TagMoved, TagReturned, Waiting,
 };
@@ -63,64 +60,6 @@ impl Controller {
             },
             components: self.connections.changed_components(),
         }
-    }
-
-    /// Puts changes to work as they come, until their sender is gone. A revision that was loaded or swapped waits, in a
-    /// task of its own, until what it needs is watched; all other changes count at once.
-    pub(crate) async fn follow_policies(
-        self: Arc<Self>,
-        active: Active,
-        mut changes: mpsc::UnboundedReceiver<PolicyChanges>,
-    ) {
-        let waits = |(_, change): &(_, PolicyChange)| matches!(change, Loaded | Swapped);
-        while let Some(changes) = changes.recv().await {
-            let (later, now): (PolicyChanges, PolicyChanges) =
-                changes.into_iter().partition(&waits);
-            // A bound may also widen again what a manifest narrowed before: what was kept until now may lack fields.
-            if now.iter().any(|(_, change)| *change == Bounded) {
-                self.watch(&active);
-                let clusters = self.connections.all();
-                clusters.for_each(Cluster::read_only_wanted);
-            }
-            self.activate(&active, &now);
-            if !later.is_empty() {
-                drop(tokio::spawn(
-                    Arc::clone(&self).begin_policies(active.clone(), later),
-                ));
-            }
-        }
-    }
-
-    /// Watches what the active policies need, and puts changes to work: each policy as soon as the connections that it
-    /// names are ready, so that one that is slow or does not answer holds up no other policy.
-    pub(crate) async fn begin_policies(self: Arc<Self>, active: Active, changes: PolicyChanges) {
-        let loaded = changes
-            .iter()
-            .filter_map(|(policy, _)| Some((Arc::clone(policy), active.loaded_of(policy)?)));
-        let watched: BTreeMap<_, _> = loaded.collect();
-        self.watch(&active);
-        // Changes that need no connection, such as a refusal. They are published even when there are none.
-        let mut by_need = BTreeMap::from([(BTreeSet::new(), PolicyChanges::new())]);
-        for (policy, change) in changes {
-            by_need
-                .entry(active.clusters(&policy))
-                .or_default()
-                .push((policy, change));
-        }
-        let (controller, active, watched) = (&self, &active, &watched);
-        let each = by_need
-            .into_iter()
-            .map(|(clusters, mut changes)| async move {
-                controller.connections.ready(&clusters).await;
-                // Another revision that was loaded meanwhile may read what is not watched yet. It comes with a change
-                // of its own.
-                changes.retain(|(policy, _)| {
-                    let both = watched.get(policy).zip(active.loaded_of(policy));
-                    both.is_none_or(|(before, now)| before.revision.is(&now.revision))
-                });
-                controller.activate(active, &changes);
-            });
-        futures::future::join_all(each).await;
     }
 
     /// Activates revisions as they are now, and reports what was loaded, bound, refused or removed.

@@ -360,6 +360,40 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_bound_counts_at_once_if_it_allows_no_more_and_else_suspends_what_it_narrows() {
+        use transom_core::policy::{Policy, bound};
+        let (_folder, session, _primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        controller.stop();
+        let loaded = queue.loaded();
+        let whole = &loaded.revision.policy;
+        let within = |change: fn(&mut Policy)| {
+            let mut newest = whole.clone();
+            change(&mut newest);
+            bound::bounded(whole, &newest)
+        };
+        let all = within(|_| {});
+        let unread = within(|newest| newest.reads.clear());
+        let unwritten = within(|newest| newest.writes.clear());
+        let held = within(|newest| newest.suspend = true);
+        assert!(!whole.reads.is_empty() && !whole.writes.is_empty());
+        // What works, what is to work, whether that counts at once, and whether the former is suspended until then.
+        for (works, next, at_once, suspends) in [
+            (&all, &unread, true, false),
+            (&all, &held, true, false),
+            (&held, &all, true, true),
+            (&unread, &all, false, false),
+            (&unread, &unwritten, false, true),
+        ] {
+            queue.swap(loaded.under(works.clone()).into());
+            let next = loaded.under(next.clone()).into();
+            assert_eq!(controller.narrows(POLICY, Some(next)), at_once);
+            assert_eq!(queue.loaded().revision.policy.suspend, suspends);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn what_was_decided_under_a_replaced_revision_counts_no_more_and_is_decided_anew() {
         let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
         let controller = &session.controller;

@@ -35,9 +35,6 @@ impl Cluster for Directory {
         self.shared.want(watches::by_kind(&wanted));
     }
 
-    /// Whole files are kept.
-    fn read_only_wanted(&self) {}
-
     fn synced(&self, _patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {
         async { Ok(()) }.boxed()
     }

@@ -727,20 +727,6 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_needs_more_than_was_kept_waits_for_the_list() {
-        let all = scope(None, None);
-        let mut cache = making_way(&all, &[]);
-        assert_eq!(told(&cache.read_only_wanted()), "");
-        assert_eq!(cache.find(&secret("away")), KnownObject::Unknown);
-        cache.put(NEXT, item("stays", 5, "x"));
-        assert_eq!(told(&cache.listed(NEXT, "9")), "-away -foreign");
-        assert!(matches!(
-            cache.find(&secret("stays")),
-            KnownObject::There(..)
-        ));
-    }
-
-    #[test]
     fn a_watch_that_is_wanted_again_goes_on() {
         let all = scope(None, None);
         let mut cache = making_way(&all, &[]);

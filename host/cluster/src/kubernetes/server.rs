@@ -121,10 +121,6 @@ impl Cluster for Server {
         self.kubernetes.watch(wanted);
     }
 
-    fn read_only_wanted(&self) {
-        self.kubernetes.shared.read_only_wanted();
-    }
-
     fn synced(&self, patience: Patience) -> BoxFuture<'_, Result<(), Unreadable>> {
         let server = &self.kubernetes;
         async move {

@@ -61,12 +61,6 @@ impl SharedConnection {
         self.settled.notify_waiters();
     }
 
-    /// Ends the watches that are not wanted, also where what replaces them is being listed.
-    pub(super) fn read_only_wanted(&self) {
-        self.change(Cache::read_only_wanted);
-        self.settled.notify_waiters();
-    }
-
     /// A list begins.
     pub(super) fn begin(&self, number: u64) {
         self.change(|cache| {

@@ -66,14 +66,6 @@ impl Cache {
         news
     }
 
-    /// Ends the watches that are not wanted, also where what replaces them is being listed.
-    pub(in crate::kubernetes) fn read_only_wanted(&mut self) -> Vec<ServerNews> {
-        for watched in self.watches.iter_mut().filter(|one| one.retiring) {
-            watched.is_read = false;
-        }
-        self.retire()
-    }
-
     /// Hands an object of an ended watch to those that take it over: the list of one may still come, or was older. So
     /// they report when the object is gone. Returns the news if the merged state changes.
     fn hand_over(
