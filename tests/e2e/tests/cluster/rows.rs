@@ -22,7 +22,7 @@ const KUBECONFIG: &str = "external-managed-kubeconfig";
 const TAINTS: &str = "built-in-taints";
 
 /// Cases that cannot run on a real server, by obstacle; `tests/README.md` says more about each.
-const NOT_HERE: [(&str, &str); 21] = [
+const NOT_HERE: [(&str, &str); 23] = [
     (
         "N12c-contender-without-age",
         "the server gives every object its age",
@@ -34,6 +34,14 @@ const NOT_HERE: [(&str, &str); 21] = [
     (
         "X30-condition-with-another-status",
         "the CRD knows True, False and Unknown only",
+    ),
+    (
+        "G09-conditions-of-wrong-type",
+        "the CRD takes conditions of its types only",
+    ),
+    (
+        "G10-condition-of-wrong-type",
+        "the CRD takes conditions of its types only",
     ),
     (
         "X49-of-a-cluster-not-connected",
