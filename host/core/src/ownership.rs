@@ -351,7 +351,7 @@ impl OwnershipIndex {
         let former = claims.former.take_if(|former| !waits(former));
         let stays = claims.owner.as_ref().is_some_and(|owner| owner != key);
         if !stays {
-            claims.owner = None;
+            (claims.owner, claims.unsure) = (None, false);
         }
         let next = claims.contenders.values().min_by_key(|one| one.rank());
         let next = next.filter(|_| !stays || claims.contenders.len() == 1);

@@ -34,6 +34,8 @@ pub const MAX_NEEDS: usize = 16;
 pub struct Rounds {
     asked: usize,
     known: Vec<Need>,
+    /// The one target that each answer names.
+    target: Option<ObjectRef>,
 }
 
 /// The next step after an answer.
@@ -49,7 +51,8 @@ impl Rounds {
     /// Checks an answer against the grant and returns the next step.
     ///
     /// # Errors
-    /// `ReadNotGranted`, `WriteNotGranted`, `InvalidTargetName`, `ContractBroken`, `TooManyRounds`.
+    /// `ReadNotGranted`, `WriteNotGranted`, `InvalidTargetName`, `ContractBroken` (also for another target than in the
+    /// round before, where each answer names one), `TooManyRounds`.
     pub fn answer(
         &mut self,
         policy: &Policy,
@@ -58,6 +61,14 @@ impl Rounds {
     ) -> Result<NextRound, Failure> {
         self.asked += 1;
         bind(policy, data, &answer)?;
+        match (&self.target, &answer.target) {
+            // A target that depends on what was found could not be claimed for a primary that is held.
+            (Some(before), Some(now)) if before != now => {
+                let message = format!("the guest names the target {now}, and before {before}");
+                return Err(Failure::known(KnownReason::ContractBroken, message));
+            }
+            _ => self.target.clone_from(&answer.target),
+        }
         let unknown = answer.needs.iter().any(|need| !self.known.contains(need));
         if self.asked > 1 && !unknown {
             return Ok(NextRound::Complete(answer));
@@ -459,6 +470,20 @@ mod tests {
             asked([answer(vec![])]),
             [Ok(NextRound::Complete(answer(vec![])))]
         );
+    }
+
+    #[test]
+    fn the_one_target_does_not_depend_on_what_was_found() {
+        let other = Requirement {
+            target: Some(target("other")),
+            ..answer(vec![source()])
+        };
+        let [first, second] = asked([answer(vec![source()]), other.clone()]);
+        assert_eq!(first, Ok(NextRound::Read(vec![source()])));
+        let refused = second.unwrap_err();
+        assert_eq!(refused.reason, KnownReason::ContractBroken.into());
+        assert!(refused.message.contains("klusterlet-other"), "{refused}");
+        assert!(asked([other]).iter().all(Result::is_ok));
     }
 
     #[test]

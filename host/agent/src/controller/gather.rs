@@ -271,7 +271,8 @@ impl Reader<'_> {
             let policy = &self.loaded.revision.policy;
             let (targets, others) = policy.targets_of(&asked, &data);
             let next = rounds.answer(policy, &data, asked)?;
-            let waits = self.claim(&primary, &targets, &next);
+            let named_all = certain.is_some() || matches!(next, NextRound::Complete(_));
+            let waits = self.claim(&primary, &targets, named_all);
             let needs = match next {
                 NextRound::Complete(_) => {
                     let targets = self.read_targets(&primary, &targets, waits).await?;
@@ -283,8 +284,7 @@ impl Reader<'_> {
             // Frees what the last round read before more is read.
             drop(round);
             self.touched.room.back(room_before);
-            let named = certain.map(|target| (&primary, target));
-            round = self.round(needs, named).await?;
+            round = self.round(needs).await?;
         };
         self.touched.reconcile.inputs =
             Some(inputs::digest(&view, &round.found, &round.inputs).to_string());
@@ -344,21 +344,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads what the guest needs in one round. If that fails, no other round follows: the one target that each answer
-    /// names, if there is one, is what the primary wants.
-    async fn round(
-        &mut self,
-        needs: Vec<Need>,
-        named: Option<(&Arc<Object>, ObjectRef)>,
-    ) -> Result<RoundRead, Failure> {
-        let read = self.read_round(needs).await;
-        if let (Err(_), Some((primary, target))) = (&read, named) {
-            self.set_claims(primary, &[target], true);
-        }
-        read
-    }
-
-    async fn read_round(&mut self, needs: Vec<Need>) -> Result<RoundRead, Failure> {
+    /// Reads what the guest needs in one round.
+    async fn round(&mut self, needs: Vec<Need>) -> Result<RoundRead, Failure> {
         let mut round = self.nothing_read();
         round.found = self.read(needs).await?;
         let (found, kubeconfigs) = (&mut round.found, &mut round.kubeconfigs);

@@ -24,18 +24,16 @@ impl OwnershipIndex {
         };
         let left: Vec<ObjectRef> = targets.intersection(removed).cloned().collect();
         targets.retain(|target| !removed.contains(target));
-        let unsure = |target| self.by_target.get(target).is_some_and(|of| of.unsure);
-        let waited = left.iter().any(unsure);
-        let owner = |target: &ObjectRef| self.by_target.get(target)?.owner.clone();
-        // A contender that this key did not block has nothing new to do.
-        let (kept, others): (Vec<_>, Vec<_>) = left
-            .into_iter()
-            .partition(|target| owner(target).is_none_or(|owner| owner == *key));
-        let others = others.iter().map(|target| self.leave(target, key));
-        let formers: Vec<Option<Key>> = others.map(|[_, former]| former).collect();
-        let mut woken: Vec<Key> = formers.into_iter().flatten().collect();
-        let kept = kept.iter().flat_map(|target| self.leave(target, key));
-        woken.extend(kept.flatten());
+        let (mut woken, mut waited) = (Vec::new(), false);
+        for target in left {
+            let claims = self.by_target.get(&target);
+            waited |= claims.is_some_and(|claims| claims.unsure);
+            // A contender that this key did not block has nothing new to do.
+            let owner = claims.and_then(|claims| claims.owner.as_ref());
+            let blocked = owner.is_none_or(|owner| owner == key);
+            let [next, former] = self.leave(&target, key);
+            woken.extend(next.filter(|_| blocked).into_iter().chain(former));
+        }
         if waited && self.unlocated(key) == 0 {
             woken.push(key.clone());
         }

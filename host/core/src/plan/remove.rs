@@ -108,12 +108,12 @@ fn spared(wanting: &PlanInput<'_>, existing: &Object, rivals: Rivals) -> Result<
         return Err(failure);
     }
     let left = is_left_to_prune(wanting.policy, object, &wanting.data);
-    let why = match (rivals, Stamp::read(existing)) {
-        (Rivals::OfPolicy | Rivals::OfOthers, _) => "another primary claims it",
-        (Rivals::None | Rivals::Unlocated(_), None) if left => {
+    let why = match rivals {
+        Rivals::OfPolicy | Rivals::OfOthers => "another primary claims it",
+        _ if left && Stamp::read(existing).is_none() => {
             "it bears no stamp, and something else may still need it"
         }
-        (Rivals::None | Rivals::Unlocated(_), _) => return Ok(()),
+        _ => return Ok(()),
     };
     let message = format!("{object} is not removed: {why}");
     Err(Failure::known(KnownReason::TargetNotOwned, message).about([object.clone()]))

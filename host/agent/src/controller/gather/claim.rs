@@ -105,12 +105,7 @@ impl Reader<'_> {
 
     /// Records the claims of a primary. Until its guest has named all targets, earlier claims stay; if there are none,
     /// it also claims what bears its stamp. True while primaries of the policy are not located yet.
-    pub(super) fn set_claims(
-        &self,
-        primary: &Arc<Object>,
-        targets: &[ObjectRef],
-        named_all: bool,
-    ) -> bool {
+    fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], named_all: bool) -> bool {
         let contender = Contender::of(self.key, Some(primary));
         let mut lock = self.controller.memory.lock();
         let memory = &mut *lock;
@@ -129,17 +124,18 @@ impl Reader<'_> {
         waits
     }
 
-    /// Claims the targets that the guest names for the primary, all of them or some. True while primaries of the policy
+    /// Claims the targets that the guest names for the primary: all of them, where each answer names the one target or no
+    /// other round follows, or some. True while primaries of the policy
     /// are not located yet.
     pub(super) fn claim(
         &mut self,
         primary: &Arc<Object>,
         targets: &[ObjectRef],
-        next: &NextRound,
+        named_all: bool,
     ) -> bool {
         let first = targets.first().unwrap_or(&primary.reference);
         self.touched.reconcile.target = Some(first.clone());
-        self.set_claims(primary, targets, matches!(next, NextRound::Complete(_)))
+        self.set_claims(primary, targets, named_all)
     }
 
     /// Defers reading the targets while the guest still needs inputs: they are read once, after the last round. While

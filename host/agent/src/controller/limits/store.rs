@@ -1,7 +1,7 @@
 //! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
 //! only. It holds numbers, no names of objects.
 
-use super::there::{LastWriter, There};
+use super::there::{ALL, LastWriter, There};
 use super::{Controller, KeptPolicy, failing};
 use crate::telemetry;
 use serde_json::{Map, Value, json};
@@ -252,10 +252,16 @@ impl Controller {
             return true;
         };
         // Another replica wrote, or leads: that is looked at with the next look.
-        let class = Class::of(failed.reason);
-        if !matches!(class, Class::Conflict | Class::Standby) && there.put_off(entry) {
-            let place = format!("the entry {entry} of the records of limits");
-            telemetry::unreadable(&place, failed.reason, &failed.message);
+        let (waits, place) = match Class::of(failed.reason) {
+            Class::Conflict | Class::Standby => return false,
+            Class::Unreachable => (ALL, "the records of limits"),
+            _ => (
+                entry,
+                &*format!("the entry {entry} of the records of limits"),
+            ),
+        };
+        if there.put_off(waits) {
+            telemetry::unreadable(place, failed.reason, &failed.message);
         }
         false
     }

@@ -14,6 +14,8 @@ use transom_core::projection::path;
 /// How long a failure counts, and an entry that cannot be used: others that wait for the same need not wait for a
 /// server that does not answer.
 const FAILED: Duration = Duration::from_secs(5);
+/// What stands for all entries: a server that does not answer writes none.
+pub(super) const ALL: &str = "";
 /// For how long after its wait the failures of an entry are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
@@ -31,8 +33,8 @@ pub(super) struct There {
     refused: BTreeMap<String, FailedAt>,
     /// The entry whose writing got no answer: it may be there.
     pub(super) unanswered: Option<(String, Option<String>)>,
-    /// Of each entry, how many writes for which no reconcile waits failed since the last one that did not, and until
-    /// when the next one waits. An entry that is refused holds up no other.
+    /// Of each entry, or of all, how many writes for which no reconcile waits failed since the last one that did not,
+    /// and until when the next one waits. An entry that is refused holds up no other.
     put_off: BTreeMap<String, (u32, Instant)>,
 }
 
@@ -134,8 +136,12 @@ impl There {
 
     /// Whether a write of an entry for which no reconcile waits has to wait, because one failed.
     pub(super) fn is_put_off(&self, entry: &str) -> bool {
-        let put_off = self.put_off.get(entry);
-        put_off.is_some_and(|(_, until)| Instant::now() < *until)
+        let waits = |entry| {
+            self.put_off
+                .get(entry)
+                .is_some_and(|(_, until)| Instant::now() < *until)
+        };
+        waits(entry) || waits(ALL)
     }
 
     /// Has such writes of an entry wait, longer each time; returns whether this is the first failure.
@@ -153,6 +159,7 @@ impl There {
     /// A write of an entry was done.
     pub(super) fn written(&mut self, entry: &str, object: Object) {
         self.object = Some(object);
+        self.put_off.remove(ALL);
         self.put_off.remove(entry);
         self.refused.remove(entry);
     }

@@ -11,18 +11,20 @@ use crate::policies::revisions::keeper::{self, KeptNote, Unkept};
 use crate::policies::{PolicySource, Written};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::RolloutSpec;
+use transom_core::backoff;
 use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
 use transom_core::rollout::history::{History, RevisionRecord};
 
-/// How long after a note the history is listed again, and compared with it.
-const AGAIN: Duration = Duration::from_secs(600);
+/// How long after a note the history is listed again, and compared with it, give or take a tenth.
+const AGAIN_SECONDS: u32 = 600;
 
 impl Swap {
     /// Why a revision may not become active.
@@ -90,9 +92,16 @@ impl Swap {
         let good = good.map(RevisionRecord::of);
         // After an upgrade of the agent the watch goes on.
         let continued = self.active_by_history(name);
-        let good = good.map(|good| match continued {
-            Some(continued) => good.continuing(continued),
-            None => good,
+        let watched = self.probations.get(name);
+        let good = good.map(|good| {
+            let mut good = match continued {
+                Some(continued) => good.continuing(continued),
+                None => good,
+            };
+            // Somebody may have deleted the record that says for how long the revision is watched.
+            let terms = watched.and_then(|watched| watched.terms);
+            good.probation = good.probation.or(terms);
+            good
         });
         let passed = newest
             .pending
@@ -102,7 +111,7 @@ impl Swap {
         // If the former cannot be read, a candidate that passed may replace it.
         let recalled = self.recalled.contains(name);
         let good = good.filter(|_| !recalled);
-        let watched = self.probations.get(name).filter(|_| !recalled);
+        let watched = watched.filter(|_| !recalled);
         let before = watched.map(|one| RevisionRecord::of(&one.before.revision));
         let passed = passed.filter(|_| !recalled || newest.unrestored);
         let counts = |record: &RevisionRecord| self.barred(name, &record.id).is_none();
@@ -230,8 +239,10 @@ impl Swap {
         if self.note_of(policy).is_some_and(|now| now != *note) {
             self.note(policy);
         } else if active.is_some() {
-            // Somebody may delete records, or bar a revision.
-            let again = Instant::now() + AGAIN;
+            // Somebody may delete records, or bar a revision. Not all histories are listed at once.
+            let seed = RandomState::new().hash_one(policy);
+            let again = backoff::resync_ms(AGAIN_SECONDS, seed).unwrap_or_default();
+            let again = Instant::now() + Duration::from_millis(again);
             self.notes.entry(Arc::clone(policy)).or_insert(again);
         }
         changes

@@ -322,7 +322,8 @@ async fn records_that_somebody_deletes_are_written_again_while_the_agent_runs() 
     swap.keep_notes().await;
     let note = take_note(&mut swap);
     keep(&mut swap, note).await;
-    assert_eq!(swap.probations.len(), 1);
+    let terms = Probation::new(1_000, 0, RollbackSpec::default());
+    swap.probations.get_mut(&policy()).unwrap().terms = Some(terms);
     let ids = |history: &History| {
         let all = history.records().iter();
         all.map(|record| Some(record.id)).collect::<Vec<_>>()
@@ -331,7 +332,9 @@ async fn records_that_somebody_deletes_are_written_again_while_the_agent_runs() 
     assert_eq!(ids(&written), [second, first]);
     assert_eq!(compare(&mut swap).await, written, "nothing is missing");
     assert_eq!(delete_all(&swap, &cluster).await, 2);
-    assert_eq!(ids(&compare(&mut swap).await), [second, first]);
+    let history = compare(&mut swap).await;
+    assert_eq!(ids(&history), [second, first]);
+    assert_eq!(history.active().unwrap().probation, Some(terms));
     // Or only the one that a rollback would have work again.
     let mut steps = swap.histories[&policy()].delete("transom");
     steps.retain(|step| step.target().name == written.records()[1].name());
