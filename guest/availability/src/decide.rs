@@ -3,13 +3,14 @@
 use crate::Availability;
 use crate::reasons::{CLOCK_OUT_OF_SYNC, CLOCK_SYNCED, STOPPED};
 use crate::settings::Settings;
-use transom_guest::kinds::{self, ManagedCluster, NAMESPACE as NAMESPACES};
+use serde::Deserialize;
+use transom_guest::kinds::{self, ManagedCluster, Metadata, NAMESPACE as NAMESPACES};
 use transom_guest::naming::is_label;
 use transom_guest::objects::{
     Absence, Answer, Condition, Desired, Input, Need, Objects, Requirement, Value, Wake, found,
 };
 use transom_guest::time::{format_rfc3339, parse_rfc3339};
-use transom_guest::{Context, Failure, ObjectRef, Primary, Waiting, object};
+use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Waiting, object};
 
 /// Role of the last heartbeat.
 pub(crate) const BEAT: &str = "beat";
@@ -38,6 +39,13 @@ const DAY: i64 = 86_400;
 
 /// The annotation of a cluster whose clock counts as right.
 const SKIP_CLOCK: &str = "registration.open-cluster-management.io/skip-clock-sync-check";
+
+/// What is read of a lease beside the age.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Lease {
+    metadata: Metadata,
+}
 
 fn says(cluster: &ManagedCluster, kind: &str, status: &str) -> bool {
     let condition = cluster.condition(kind);
@@ -90,7 +98,8 @@ impl Objects for Availability {
         let mut required = Requirement {
             needs: vec![
                 beat(BEAT, lease(primary), RENEWED, limit),
-                Need::presence(LEASE, lease(primary)),
+                // As an object, because one that is being deleted is not present.
+                Need::object(LEASE, lease(primary)).waking(Wake::Presence),
             ],
             ..Requirement::default()
         };
@@ -140,6 +149,10 @@ impl Objects for Availability {
                     None => {
                         conditions.push(UNKNOWN);
                         answer.wait = Some(stopped());
+                        // A lease without a time does not wake when it is gone.
+                        let goes = is_going(&inputs)? && !is_old;
+                        let limit = i64::from(limit(&cluster, &context.settings));
+                        answer.ask_again_at = goes.then_some(context.now_seconds + limit);
                     }
                 }
                 // It came with an old time: an agent that learns so does not report the cluster as available.
@@ -165,6 +178,12 @@ impl Objects for Availability {
 fn is_to_be_made(primary: &Primary, inputs: &[Input]) -> bool {
     let is_possible = is_label(&primary.reference.name) && !primary.deleting;
     is_possible && *found(inputs, LEASE) == Value::Absent
+}
+
+/// Whether the lease is there and being deleted.
+fn is_going(inputs: &[Input]) -> Result<bool, Problem> {
+    let lease: Option<Lease> = found(inputs, LEASE).read()?;
+    Ok(lease.is_some_and(|lease| lease.metadata.deletion_timestamp.is_some()))
 }
 
 fn stopped() -> Waiting {

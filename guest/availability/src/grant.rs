@@ -16,7 +16,7 @@ pub(crate) const READS: [Read; 2] = [
         "status.conditions[ManagedClusterConditionClockSynced]",
         "status.conditions[ManagedClusterJoined]",
     ]),
-    kinds::LEASE.read(&["spec.renewTime"]),
+    kinds::LEASE.read(&["metadata.deletionTimestamp", "spec.renewTime"]),
 ];
 
 /// What it asks for.

@@ -50,8 +50,8 @@ impl Found {
         }
     }
 
-    /// The object, if the guest may see it: one that is being deleted only in the form `object`, and only if the guest
-    /// declares `metadata.deletionTimestamp` of its kind.
+    /// The object, if the guest may see it: one that is being deleted only by an age, or in the form `object` if the
+    /// guest declares `metadata.deletionTimestamp` of its kind.
     fn there(&self, guest: &GuestFacts) -> Option<&Arc<Object>> {
         let sees = |object: &Object| {
             let declared = guest.declared(&object.reference.api_version, &object.reference.kind);
@@ -60,7 +60,11 @@ impl Found {
                 let keys = field.keys();
                 keys.is_some_and(|keys| keys == ["metadata", "deletionTimestamp"])
             };
-            self.need.form == Form::Object && fields.any(tells)
+            match self.need.form {
+                Form::Age(_) | Form::Observed(_) => true,
+                Form::Object => fields.any(tells),
+                _ => false,
+            }
         };
         let object = self.object.as_ref();
         object.filter(|object| !object.deleting() || sees(object))
@@ -378,11 +382,17 @@ mod tests {
             guest(&["metadata.labels"], &[]),
         );
         let since = Some("2026-03-05T09:00:00Z");
+        let limit = || Age {
+            field: "spec.renewTime".to_owned(),
+            seconds: 300,
+        };
         for (form, deleted, guest, there) in [
             (Form::Object, None, &plain, true),
             (Form::Object, since, &plain, false),
             (Form::Object, since, &told, true),
             (Form::Presence, since, &told, false),
+            (Form::Age(limit()), since, &plain, true),
+            (Form::Observed(limit()), since, &plain, true),
         ] {
             let found = home(form.clone(), deleted);
             assert_eq!(found.there(guest).is_some(), there, "{form:?} {deleted:?}");

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// On which side of its limit a time is; all times in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// There is no such time: the object or the field is not there, or the object is being deleted.
+    /// There is no such time: the object or the field is not there.
     Absent,
     /// It is younger than the limit.
     Fresh {
@@ -116,12 +116,13 @@ impl Freshness {
     }
 }
 
-/// What a field of an object says; none for an object that is being deleted.
+/// What a field of an object says. One that is being deleted counts as it stands: whoever keeps it by a finalizer must
+/// not hide its age.
 pub(super) fn field<'a>(object: &'a Object, path: &str) -> Option<&'a Value> {
     let path = Path::parse(path).ok()?;
     let mut keys = path.keys()?.into_iter();
     let value = keys.try_fold(&object.body, |value, key| value.get(key))?;
-    (!value.is_null() && !object.deleting()).then_some(value)
+    (!value.is_null()).then_some(value)
 }
 
 #[cfg(test)]

@@ -305,7 +305,8 @@ mod tests {
         assert_eq!(sightings.freshness(None, &age, 0), Absent);
         let mut dying = lease(json!(7));
         dying.body["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:30Z");
-        assert_eq!(sightings.freshness(Some(&dying), &age, 0), Absent);
+        let found = Sightings::default().freshness(Some(&dying), &age, 10_000);
+        assert_eq!(found, Unsure { until: 10_300 }, "it counts as it stands");
     }
 
     #[test]
