@@ -81,7 +81,15 @@ impl Copies {
             Some(name) => (name, ANNOTATION_PATH),
             None => (primary.reference.name.clone(), OWN_NAME_PATH),
         };
-        if !is_subdomain(&[&name, "-", PASSWORD.suffix].concat()) {
+        let own = &primary.reference.name;
+        if own.len() > 63 {
+            let message = "longer than 63 characters: no label of a copy can hold it";
+            return Err(reasons::INVALID_COPY_NAME
+                .problem(message)
+                .at(OWN_NAME_PATH));
+        }
+        // The grant fills in the name only if it is a DNS name by itself.
+        if !is_subdomain(&name) || !is_subdomain(&[&name, "-", PASSWORD.suffix].concat()) {
             let message = "no Secret can have the name of a copy, which begins with this one";
             return Err(reasons::INVALID_COPY_NAME.problem(message).at(field));
         }
