@@ -77,7 +77,7 @@ struct ClientCertificate {
 
 impl SourceKubeconfig {
     /// Reads a kubeconfig. As in clientcmd, `apiVersion` and `kind` may be absent or empty; a field that is null counts
-    /// as absent, an entry that is null does not.
+    /// as absent, and a user without fields is one without a credential. An entry that is null is refused.
     ///
     /// # Errors
     /// When clients could not read it, when a server may hide a credential, or when current-context leads to an entry
@@ -88,7 +88,7 @@ impl SourceKubeconfig {
             nodes: NODES,
             depth: 64,
         };
-        let document = match document::parse_one(bytes, budget)? {
+        let mut document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
             Value::Null => {
                 return Err(DocumentPlace::ROOT.error(KnownReason::KubeconfigEmpty, "it is empty"));
@@ -105,6 +105,7 @@ impl SourceKubeconfig {
                     .error(KnownReason::NotAKubeconfig, message));
             }
         }
+        shape::fill_users(&mut document);
         shape::check(&document)?;
         facts::read(document)
     }

@@ -92,6 +92,18 @@ pub(super) fn check(document: &Map<String, Value>) -> Result<(), KubeconfigError
     fields(document, KUBECONFIG, &DocumentPlace::ROOT)
 }
 
+/// Gives each user that has no fields, or null, an empty map of them: clients read all three alike.
+pub(super) fn fill_users(document: &mut Map<String, Value>) {
+    let users = document.get_mut("users").and_then(Value::as_array_mut);
+    let users = users.into_iter().flatten();
+    for user in users.filter_map(Value::as_object_mut) {
+        let fields = user.entry("user").or_insert(Value::Null);
+        if fields.is_null() {
+            *fields = Value::Object(Map::new());
+        }
+    }
+}
+
 fn fields(
     map: &Map<String, Value>,
     known: &'static [(&'static str, Shape)],

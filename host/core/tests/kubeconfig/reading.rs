@@ -78,6 +78,16 @@ fn names_kinds_of_credentials_and_cas() {
         let expected = [0, 1, 2, 3, 4, 5].map(|kind| Some(kind) == held);
         assert_eq!(kinds(user.clone()), expected, "{user}");
     }
+    for empty in [json!({"name": "a"}), json!({"name": "a", "user": null})] {
+        let source = with(admin(), "/users/-", empty.clone());
+        let written = parse(&source).unwrap().view().users.pop();
+        let alike = with(admin(), "/users/-", json!({"name": "a", "user": {}}));
+        assert_eq!(
+            written,
+            parse(&alike).unwrap().view().users.pop(),
+            "{empty}"
+        );
+    }
     let cluster = json!({"server": "https://a", "certificate-authority": "/x"});
     let view = parse(&with(admin(), "/clusters/0/cluster", cluster))
         .unwrap()
@@ -185,7 +195,7 @@ fn names_reason_and_path_of_a_wrong_shape() {
             ("clusters", json!({}), ""),
             ("clusters", json!([null]), "[0]"),
             ("clusters", no_cluster, "[0].cluster"),
-            ("users", json!([{"name": "a"}]), "[0].user"),
+            ("users", json!([{"name": "a", "user": []}]), "[0].user"),
             ("users", json!([{"user": {}}]), "[0].name"),
             ("current-context", json!(["admin"]), ""),
             (&of_user("token"), json!({"x": 1}), ""),
