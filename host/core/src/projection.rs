@@ -2,6 +2,7 @@
 //! values do not cross, nor do the values of paths that were declared for changes only.
 
 mod audience;
+mod null;
 pub mod path;
 pub mod read;
 
@@ -82,7 +83,7 @@ impl Paths {
         &self.0.list
     }
 
-    /// The declared fields of a value, nested as in the value; lists keep their order.
+    /// The declared fields of a value, nested as in the value, without those that are null; lists keep their order.
     pub fn project(&self, value: &Value) -> Value {
         select(&self.0.root, value, Audience::Guest).unwrap_or_else(|| Value::Object(Map::new()))
     }
@@ -109,7 +110,7 @@ impl Paths {
 /// The selected part of a value; `None` when nothing of it is selected.
 fn select(node: &Node, value: &Value, audience: Audience) -> Option<Value> {
     if node.whole {
-        return Some(audience.whole(value));
+        return audience.whole(value);
     }
     match value {
         Value::Object(map) => {
@@ -212,7 +213,8 @@ pub fn changed(before: &Value, after: &Value, paths: &Paths) -> Vec<String> {
     let mut differing = BTreeSet::new();
     for path in paths.list() {
         let (old, new) = (at(path, before), at(path, after));
-        if old != new {
+        let is_same = |(old, new): (&&Value, &&Value)| null::same(old, new);
+        if old.len() != new.len() || !old.iter().zip(&new).all(is_same) {
             differing.extend(differing_keys(path, &old, &new));
         }
     }
@@ -232,7 +234,7 @@ fn differing_keys(path: &Path, old: &[&Value], new: &[&Value]) -> Vec<String> {
     let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differing: Vec<_> = keys
         .into_iter()
-        .filter(|key| old.get(*key) != new.get(*key))
+        .filter(|key| !null::same_field(old.get(*key), new.get(*key)))
         .map(|key| path.child(key).to_string())
         .collect();
     match differing.is_empty() {
@@ -324,12 +326,15 @@ pub fn fingerprints(paths: &[Path], object: &Object) -> BTreeMap<String, Digest>
                 let begins = |key: &str| path.prefix().is_none_or(|prefix| key.starts_with(prefix));
                 fingerprints.extend(
                     map.iter()
-                        .filter(|(key, _)| begins(key))
-                        .map(|(key, value)| (place.child(key).to_string(), Digest::of(value))),
+                        .filter(|(key, value)| begins(key) && !value.is_null())
+                        .map(|(key, value)| {
+                            let digest = Digest::of(&null::present(value));
+                            (place.child(key).to_string(), digest)
+                        }),
                 );
             }
             found => {
-                let all = Value::Array(found.iter().map(|value| (*value).clone()).collect());
+                let all = Value::Array(found.iter().map(|value| null::present(value)).collect());
                 fingerprints.insert(path.to_string(), Digest::of(&all));
             }
         }
@@ -382,8 +387,8 @@ mod tests {
 
     fn hosted_cluster() -> Value {
         json!({
-            "metadata": {"name": "demo", "annotations": {"a.b/c": "1", "d": "2"}},
-            "spec": {"secret": "never"},
+            "metadata": {"name": "demo", "annotations": {"a.b/c": "1", "d": "2"}, "none": null},
+            "spec": {"secret": "never", "none": null, "some": {"none": null}},
             "status": {
                 "version": {"history": [{"state": "Completed"}], "desired": "x"},
                 "conditions": [
@@ -407,6 +412,9 @@ mod tests {
                 vec!["metadata.annotations[\"a.b/c\"]"],
                 json!({"metadata": {"annotations": {"a.b/c": "1"}}}),
             ),
+            // Null is no value.
+            (vec!["metadata.none", "spec.none"], json!({})),
+            (vec!["spec.some"], json!({"spec": {"some": {}}})),
             (
                 vec!["status.version.history", "metadata.name"],
                 json!({"metadata": {"name": "demo"}, "status": {"version": {"history": [{"state": "Completed"}]}}}),

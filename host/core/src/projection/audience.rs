@@ -2,7 +2,7 @@
 //! share the limits of the set, so a writer of one of them could otherwise use up what is there for all. What is there
 //! stays there: a selector without one of its labels, say, would select more.
 
-use super::{Paths, select};
+use super::{Paths, null, select};
 use serde_json::{Map, Value};
 
 /// The most bytes that cross of a text or a key of one object of a set. Every name, label and finalizer is shorter.
@@ -20,11 +20,13 @@ pub(super) enum Audience {
 }
 
 impl Audience {
-    /// What it gets of a value at a declared path.
-    pub(super) fn whole(self, value: &Value) -> Value {
+    /// What it gets of a value at a declared path; nothing if that is null and a guest reads it.
+    pub(super) fn whole(self, value: &Value) -> Option<Value> {
         match self {
-            Self::Set => short(value),
-            Self::Guest | Self::Host => value.clone(),
+            Self::Host => Some(value.clone()),
+            Self::Guest | Self::Set if value.is_null() => None,
+            Self::Guest => Some(null::present(value)),
+            Self::Set => Some(short(value)),
         }
     }
 }
@@ -38,13 +40,13 @@ impl Paths {
     }
 }
 
-/// A copy of a value in which no text is longer, and no key of a map.
+/// A copy of a value in which no text is longer, no key of a map, and no field null.
 fn short(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from(beginning(text)),
         Value::Array(items) => items.iter().map(short).collect(),
         Value::Object(map) => {
-            let entries = map.iter();
+            let entries = map.iter().filter(|(_, value)| !value.is_null());
             let entries = entries.map(|(key, value)| (beginning(key).to_owned(), short(value)));
             Value::Object(entries.collect())
         }
