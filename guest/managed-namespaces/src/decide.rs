@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeSet;
 use transom_guest::kinds::{CLUSTER_SET, ClusterSet, Members, Metadata};
 use transom_guest::objects::{Answer, Input, Member, Need, Objects, Requirement, Value, found};
-use transom_guest::{Context, Failure, NoSettings, Primary, Problem, object};
+use transom_guest::{Context, Failure, NoSettings, Primary, object};
 
 /// Role of the sets.
 pub(crate) const SETS: &str = "sets";
@@ -46,10 +46,8 @@ impl Objects for ManagedNamespaces {
             return Ok(Answer::default());
         };
         let Cluster { metadata, status } = primary.read()?;
-        let mut wanted = BTreeSet::new();
-        for set in sets {
-            wanted.extend(of_set(set, &metadata)?);
-        }
+        let wanted = sets.iter().flat_map(|set| of_set(set, &metadata));
+        let wanted: BTreeSet<_> = wanted.collect();
         let there = status.managed_namespaces.unwrap_or_default();
         let namespaces = match wanted.is_empty() {
             true if there.is_empty() => return Ok(Answer::default()),
@@ -62,18 +60,20 @@ impl Objects for ManagedNamespaces {
 }
 
 /// The namespaces that a set wants on a cluster: none if the cluster does not belong to it. Each with the set first,
-/// which is the order of the list.
-fn of_set(member: &Member, cluster: &Metadata) -> Result<Vec<(String, String)>, Problem> {
-    let set: ClusterSet = member.read()?;
+/// which is the order of the list. A set that cannot be read has no clusters, and holds up no other one.
+fn of_set(member: &Member, cluster: &Metadata) -> Vec<(String, String)> {
+    let Ok(set) = member.read::<ClusterSet>() else {
+        return Vec::new();
+    };
     let belongs = match set.members(&member.name) {
         Members::Labelled(labels) => labels.matches(&cluster.labels),
         Members::Nobody | Members::Unknown => false,
     };
     let namespaces = set.spec.managed_namespaces.into_iter();
     let namespaces = namespaces.filter(|_| belongs);
-    Ok(namespaces
+    namespaces
         .map(|namespace| (member.name.clone(), namespace.name))
-        .collect())
+        .collect()
 }
 
 /// The list with these namespaces. What the agent of the cluster says about one that was there stays.
