@@ -22,6 +22,8 @@ pub(crate) const WORKS: &str = "works";
 pub(crate) const NAMESPACED: &str = "namespace";
 /// Role of the binding of its work agent.
 pub(crate) const BINDING: &str = "binding";
+/// Role of the binding of its registration agent.
+pub(crate) const REGISTERED: &str = "registration";
 /// Role of the ClusterRole of the cluster.
 pub(crate) const ROLE: &str = "role";
 /// The condition that tells what was decided about the cluster.
@@ -112,7 +114,11 @@ impl World for ClusterAccess {
                 needs.extend(known.leaves_with_namespace().then(works));
                 needs
             }
-            Decided::Denied | Decided::Leaving => vec![works(), binding()],
+            Decided::Denied => {
+                let registration = objects.binding("registration");
+                vec![works(), binding(), Need::object(REGISTERED, registration)]
+            }
+            Decided::Leaving => vec![works(), binding()],
             Decided::Nothing | Decided::Impossible => Vec::new(),
         };
         let is_open = !cluster.is_accepted() && is_untold(&cluster);
@@ -151,7 +157,8 @@ impl World for ClusterAccess {
         }
         let (first, last) = namespace(&context.settings, decided, &objects, &known);
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
-        let whole = decided != Decided::Accepted || !known.binding_leaves();
+        let stays = known.registration_stays(&objects);
+        let whole = !stays && (decided != Decided::Accepted || !known.binding_leaves());
         match (incomplete(&cluster, &inputs), said(decided)) {
             // Comes before the write that may fail again. Written only once: then the cluster is accepted as soon as
             // all writes succeed.
@@ -168,6 +175,7 @@ impl World for ClusterAccess {
             // Without it the binding of the work agent would go with the cluster, before the agent has cleaned up.
             keep_finalizer: decided == Decided::Accepted
                 || known.works
+                || stays
                 || known.binding_ends(&objects),
             wait: waits(&objects, decided, &known),
             ..Answer::default()

@@ -35,6 +35,11 @@ const WORK_BINDING: ObjectPattern = ROLE_BINDING.within(
     "{primary.name}",
     "open-cluster-management:managedcluster:{primary.name}:work",
 );
+/// What gives the registration agent its rights in the namespace of the cluster.
+const REGISTRATION_BINDING: ObjectPattern = ROLE_BINDING.within(
+    "{primary.name}",
+    "open-cluster-management:managedcluster:{primary.name}:registration",
+);
 /// What the agents of a cluster may do on the whole hub.
 const OWN_ROLE: ObjectPattern =
     CLUSTER_ROLE.named("open-cluster-management:managedcluster:{primary.name}");
@@ -61,6 +66,11 @@ pub(crate) const GRANT: Grant = Grant {
             decide::BINDING,
             WORK_BINDING,
             "Whether the binding of the work agent is being deleted.",
+        ),
+        ReadGrant::object(
+            decide::REGISTERED,
+            REGISTRATION_BINDING,
+            "Whether the binding of the registration agent is one that stays after a denial.",
         ),
         ReadGrant::object(
             decide::ROLE,
@@ -155,7 +165,7 @@ pub(crate) const GRANT: Grant = Grant {
             ("subjects", AGENTS),
         ]),
         WriteGrant::objects(
-            ROLE_BINDING.within("{primary.name}", "open-cluster-management:managedcluster:{primary.name}:registration"),
+            REGISTRATION_BINDING,
             &["roleRef", "subjects", LABEL],
             "Gives them the shared role in the namespace of the cluster.",
         )

@@ -1,6 +1,6 @@
 //! What is known of the works of a cluster, of its namespace, and of what gives its work agent its rights.
 
-use crate::decide::{BINDING, Decided, NAMESPACED, ROLE, WORKS};
+use crate::decide::{BINDING, Decided, NAMESPACED, REGISTERED, ROLE, WORKS};
 use crate::objects::{LABEL, Objects, PREFIX};
 use serde::Deserialize;
 use transom_guest::Problem;
@@ -15,6 +15,8 @@ pub(crate) struct Known {
     pub(crate) namespace: Option<ExistingObject>,
     /// The binding of the work agent, if it is there.
     pub(crate) binding: Option<ExistingObject>,
+    /// The binding of the registration agent, if it is there and was asked for.
+    registration: Option<ExistingObject>,
     /// Whether the cluster has a role of its own: somebody accepted it once.
     pub(crate) role: bool,
 }
@@ -50,17 +52,17 @@ impl ExistingObject {
     /// with the finalizer of the work agent, so it does go. One of others is not waited for: it might stay for ever.
     fn ends(&self, objects: &Objects<'_>) -> bool {
         let mut finalizers = self.metadata.finalizers.iter();
-        let holds = finalizers.any(|one| one == CLEANUP) && self.says_as(objects);
+        let holds = finalizers.any(|one| one == CLEANUP) && self.gives("work", objects);
         holds || self.metadata.is_stamped()
     }
 
-    /// Whether it gives the role of work agents to the agents of the cluster and to nobody else, and bears its name.
-    /// What says anything else is of others, and the host never removes it.
-    fn says_as(&self, objects: &Objects<'_>) -> bool {
+    /// Whether it gives this shared role to the agents of the cluster and to nobody else, and bears its name. What says
+    /// anything else is of others, and the host never removes it.
+    fn gives(&self, role: &str, objects: &Objects<'_>) -> bool {
         let groups = objects.groups();
         let is_agent = |one: &Named| one.kind == "Group" && groups.contains(&one.name);
         self.role_ref.kind == CLUSTER_ROLE.kind
-            && self.role_ref.name == [PREFIX, "work"].concat()
+            && self.role_ref.name == [PREFIX, role].concat()
             && !self.subjects.is_empty()
             && self.subjects.iter().all(is_agent)
             && self.names(objects.name())
@@ -80,6 +82,7 @@ impl Known {
             works: !matches!(found(inputs, WORKS), Value::Count(0)),
             namespace: found(inputs, NAMESPACED).read()?,
             binding: found(inputs, BINDING).read()?,
+            registration: found(inputs, REGISTERED).read()?,
             role: !matches!(found(inputs, ROLE), Value::Absent),
         })
     }
@@ -93,6 +96,16 @@ impl Known {
     pub(crate) fn binding_ends(&self, objects: &Objects<'_>) -> bool {
         let binding = self.binding.as_ref();
         binding.is_some_and(|binding| binding.ends(objects))
+    }
+
+    /// Whether the binding of the registration agent is of others, so that the host does not remove it: the agents of a
+    /// denied cluster keep what it gives.
+    pub(crate) fn registration_stays(&self, objects: &Objects<'_>) -> bool {
+        let is_ours = |there: &ExistingObject| {
+            there.metadata.is_stamped() || there.gives("registration", objects)
+        };
+        let there = self.registration.as_ref();
+        there.is_some_and(|there| !is_ours(there))
     }
 
     /// Whether the binding is being deleted together with its namespace, in which it cannot be recreated. Then it stays
