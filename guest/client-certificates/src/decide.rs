@@ -117,7 +117,8 @@ impl Objects for ClientCertificates {
                 Value::Present => approved(primary, "The cluster was imported."),
                 _ => {
                     let awaited = vec![MANAGED_CLUSTER.beside(primary, cluster)];
-                    left(NOT_ALLOWED, "The ManagedCluster is not there.", awaited)
+                    let why = "The ManagedCluster is not there, or it is being deleted.";
+                    left(NOT_ALLOWED, why, awaited)
                 }
             },
             Kind::Stranger => {

@@ -13,7 +13,7 @@ pub(crate) const NOT_RECOGNIZED: Reason = Reason {
 
 pub(crate) const NOT_ALLOWED: Reason = Reason {
     name: "RequesterNotAllowed",
-    meaning: "Who made the request may neither renew certificates nor register this cluster.",
+    meaning: "Who made the request may neither renew certificates nor register this cluster. Or the cluster was imported, and its ManagedCluster is not there or is being deleted.",
     remedy: "Accept the cluster, or name the requester in the settings; a person may approve or deny the request.",
 };
 
