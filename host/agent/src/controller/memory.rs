@@ -36,8 +36,9 @@ pub(crate) use writes::written;
 /// What a change of an object concerns.
 #[derive(Debug, Default)]
 pub(crate) struct Concerned {
-    /// The reconciles that it calls for.
-    pub(crate) keys: Vec<Key>,
+    /// The reconciles that it calls for, each once, also where one read the object by itself and in a set: the second
+    /// could come when it is under way.
+    pub(crate) keys: BTreeSet<Key>,
     /// Those to schedule because a time with an age limit changed, each with its time in seconds since 1970.
     pub(crate) moved: Vec<(Key, i64)>,
 }
@@ -156,7 +157,7 @@ impl Memory {
             match meaning {
                 WakeDecision::Wakes
                     if self.is_writing(&key, object, || fingerprints.whole(observed)) => {}
-                WakeDecision::Wakes => concerned.keys.push(key),
+                WakeDecision::Wakes => drop(concerned.keys.insert(key)),
                 WakeDecision::Moves => concerned
                     .moved
                     .extend(self.expires(&key).map(|at| (key, at))),
@@ -306,7 +307,32 @@ mod tests {
     use super::*;
     use serde_json::json;
     use transom_core::contract::decide::{Absence, Age, Form, Need, Wake};
+    use transom_core::inputs::sets::{SeenSet, SetQuestion};
     use transom_core::inputs::sightings::MOST;
+
+    #[test]
+    fn an_object_that_was_read_by_itself_and_in_a_set_calls_for_one_reconcile() {
+        let map = Object {
+            reference: ObjectRef::local("v1", "ConfigMap", Some("n"), "c"),
+            version: String::new(),
+            body: json!({"metadata": {}}),
+        };
+        let need = Need {
+            role: "maps".to_owned(),
+            reference: ObjectRef::local("v1", "ConfigMap", Some("n"), ""),
+            form: Form::Count(Vec::new()),
+            absence: Absence::Fine,
+            wake: Wake::Change,
+        };
+        let question = Arc::new(SetQuestion::how_many(&need, &[]).unwrap());
+        let seen = SeenSet::pending(question, Wake::Change).with(Arc::default());
+        let key = Key::new(&"p".into(), &map.reference);
+        let mut memory = Memory::default();
+        memory.dependencies.add(&key, [map.reference.clone()]);
+        memory.sets.set(&key, vec![seen]);
+        let concerned = memory.concerned(&map.reference, Observed::Present(&map), 0);
+        assert!(concerned.keys.into_iter().eq([key]));
+    }
 
     #[test]
     fn a_field_is_observed_as_long_as_a_reconcile_asks_for_it() {
