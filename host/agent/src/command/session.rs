@@ -5,12 +5,16 @@ use crate::controller::Controller;
 use crate::controller::connections::Connections;
 use crate::policies::active::Active;
 use crate::policies::loading::Loading;
+use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_cluster::Cluster;
 use transom_cluster::directory::{Directory, DirectoryObservations};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::watches::SecretReads;
+
+/// How often in a row an agent follows its own writes.
+const MOST_ROUNDS: usize = 64;
 
 /// One agent on one directory in memory.
 pub(crate) struct Session {
@@ -56,13 +60,29 @@ impl Session {
         })
     }
 
-    /// Follows what changed in the directory until nothing is left to do now.
-    pub(crate) async fn follow(&mut self) {
-        let observations = std::iter::from_fn(|| self.told.try_next()).collect();
-        if self.controller.observe_all(observations) {
-            self.controller.retry_awaiting(LOCAL);
-        }
+    /// Follows what changed in the directory, all at once, until nothing is left to do now. What is written for that is
+    /// not followed. False when nothing has changed.
+    pub(crate) async fn follow(&mut self) -> bool {
+        let observations: Vec<_> = std::iter::from_fn(|| self.told.try_next()).collect();
+        let any = !observations.is_empty();
+        self.controller.observe_at_once(LOCAL, observations);
         self.controller.idle().await;
+        any
+    }
+
+    /// Follows what the agent itself writes as well, until nothing changes any more.
+    ///
+    /// # Errors
+    /// When it goes on and on.
+    pub(crate) async fn settle(&mut self) -> anyhow::Result<()> {
+        for _ in 0..MOST_ROUNDS {
+            if !self.follow().await {
+                return Ok(());
+            }
+        }
+        bail!(
+            "failed to bring the given objects to rest: what is written for them calls for more, {MOST_ROUNDS} times"
+        )
     }
 
     /// Every object that was written so far, and for which policies. Starts the record anew.

@@ -86,6 +86,16 @@ impl Controller {
         goes_on
     }
 
+    /// The same for an agent at rest, which begins no reconcile before it has taken in all of them, and what may be
+    /// retried then: how it goes on is not left to chance.
+    pub(crate) fn observe_at_once(&self, cluster: &str, observations: Vec<Observation>) {
+        let current = self.current.send_replace(false);
+        if self.observe_all(observations) {
+            self.retry_awaiting(cluster);
+        }
+        self.current.send_replace(current);
+    }
+
     fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => self.present(object),

@@ -241,14 +241,20 @@ impl Workqueue {
 
     /// The next primary that may be reconciled now, if there is one and this replica leads.
     pub(crate) fn ready(&self, turn: &Turn) -> Option<Request> {
-        if self.is_closed() || !turn.works() {
-            return None;
+        match self.is_closed() {
+            true => None,
+            false => self.take(turn),
         }
-        self.take(turn)
     }
 
     fn take(&self, turn: &Turn) -> Option<Request> {
-        let mut request = self.queue.locked().take(Instant::now())?;
+        let mut queue = self.queue.locked();
+        // Looked at under the lock: what is pushed after the turn ended is not given out.
+        if !turn.works() {
+            return None;
+        }
+        let mut request = queue.take(Instant::now())?;
+        drop(queue);
         // Gaining the lead resets the wait time.
         request.since = request.since.max(turn.since);
         Some(request)

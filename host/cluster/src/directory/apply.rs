@@ -179,8 +179,8 @@ impl OwnWriter<'_> {
                 .filter(|_| is_users)
                 .map(|file| file.display().to_string())
         };
+        // As on an API server its end is told: a guest may wait for it.
         match users {
-            // As on an API server its end is told: a guest may wait for it.
             None => self.remove(Layer::Made, None),
             Some(file) if self.shared.own.is_some() => {
                 Err(self.failed(format!("it is defined in {file}, a file of the user")))
@@ -188,7 +188,7 @@ impl OwnWriter<'_> {
             Some(_) => {
                 let mut store = self.shared.store_mut();
                 let news = store.hide(self.target);
-                self.tell(&store, news, Some(&SlotState::Absent));
+                self.tell(&store, news, None);
                 Ok(())
             }
         }

@@ -52,6 +52,7 @@ pub(super) async fn run(
     }
     let changes = folder.join("then.yaml").is_file();
     if changes || !case.gone.is_empty() {
+        session.settle().await?;
         session.take_written();
         session.controller.memory.lock().journal = Some(Vec::new());
         if changes {
@@ -121,4 +122,34 @@ async fn start(
         Controller::new(connections, Clock::new(Some(now)), facts)
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::engine;
+    use transom_core::observation::Observation;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn own_writes_are_followed_before_a_change_and_a_change_is_taken_in_at_once() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../policies/cleanup/cases/G08-lowest-first");
+        let given = read(&folder, "given.yaml").unwrap().objects;
+        let engine = engine::of_tests();
+        let started = start(&engine, &folder, &CaseSpec::default(), &given).await;
+        let mut session = started.unwrap();
+        let mut written = session.take_written().into_keys();
+        let primary = written.find(|one| one.kind == "ManagedCluster").unwrap();
+        // Two works were removed, and the last one is due now.
+        assert!(session.follow().await && !session.take_written().is_empty());
+        session.settle().await.unwrap();
+        assert!(!session.follow().await);
+        session.controller.memory.lock().journal = Some(Vec::new());
+        // Each of these alone calls for a reconcile.
+        let news = std::iter::repeat_n(Observation::Gone(primary), 500);
+        session.controller.observe_at_once(LOCAL, news.collect());
+        session.controller.idle().await;
+        let journal = session.controller.memory.lock().journal.take();
+        assert_eq!(journal.unwrap().len(), 1);
+    }
 }
