@@ -239,7 +239,7 @@ impl Controller {
     /// Publishes to the cluster and the log, each transition once.
     pub(super) fn publish(&self, work: &WorkItem, uid: &str, report: &Report) {
         let key = &work.key;
-        let result = LastResult::of(report);
+        let result = LastResult::of(report, uid);
         let gone = report.end == End::Gone;
         let first = {
             let memory = &mut self.memory.lock();

@@ -245,6 +245,21 @@ impl Memory {
         }
     }
 
+    /// Forgets what was counted for the object that had the name of a primary before, if that is another one; whether
+    /// it is. A watch need not tell that the former is gone. What limits how often anything is done goes by the name.
+    pub(crate) fn replaced(&mut self, key: &Key, uid: &str) -> bool {
+        let last = self.results.get_mut(key);
+        let Some(last) = last.filter(|last| last.is_of_another(uid)) else {
+            return false;
+        };
+        (last.failures, last.tried_early) = (0, false);
+        self.contentions.remove(key);
+        self.own_wakes.remove(key);
+        self.failed_writes.remove(key);
+        self.counted.remove(key);
+        true
+    }
+
     /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that
     /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
@@ -285,7 +300,7 @@ impl Memory {
         if counts {
             self.counted.insert(key.clone(), now);
         }
-        let result = LastResult::of(report).after(self.results.get(key));
+        let result = LastResult::of(report, "").after(self.results.get(key));
         self.results.insert(key.clone(), result);
         counts
     }
@@ -305,7 +320,10 @@ pub(crate) struct HistoryEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::session::of_case;
+    use crate::controller::Clock;
     use serde_json::json;
+    use transom_api::State;
     use transom_core::contract::decide::{Absence, Age, Form, Need, Wake};
     use transom_core::inputs::sets::{SeenSet, SetQuestion};
     use transom_core::inputs::sightings::MOST;
@@ -332,6 +350,56 @@ mod tests {
         memory.sets.set(&key, vec![seen]);
         let concerned = memory.concerned(&map.reference, Observed::Present(&map), 0);
         assert!(concerned.keys.into_iter().eq([key]));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_primary_made_anew_under_its_name_starts_from_nothing() {
+        let policy = "external-managed-kubeconfig";
+        let (folder, session, primary) = of_case(policy, Clock::new(Some(1_795_000_000))).await;
+        let controller = &session.controller;
+        let key = Key::new(&policy.into(), &primary);
+        let made = session.take_written().into_keys().next().unwrap();
+        let (count, state) = {
+            let memory = controller.memory.lock();
+            let text = |text: &str| Digest::of(&json!(text));
+            memory.contentions.of_whole(&key, &made, |one| {
+                for change in ["a", "b", "c", "d"] {
+                    one.permit(&made, text(change), text("ours"), 1_795_000_000)
+                        .ok();
+                }
+            });
+            let last = &memory.results[&key];
+            (memory.results.len(), (last.uid.clone(), last.state))
+        };
+        assert!(count == 1 && state == (state.0.clone(), State::Applied));
+        let given = std::fs::read_to_string(folder.path().join("given.yaml")).unwrap();
+        let anew = given.replace(&*state.0, "22222222-2222-4222-8222-222222222222");
+        assert_ne!(anew, given);
+        session.directory.take("given.yaml", anew.as_bytes());
+        let retry = Queued::Reconcile(Cause::Retry);
+        controller.queues.push(&key, retry);
+        controller.idle().await;
+        let memory = controller.memory.lock();
+        let last = &memory.results[&key];
+        assert!(
+            last.state == State::Applied && last.uid != state.0,
+            "{last:?}"
+        );
+    }
+
+    #[test]
+    fn another_object_of_the_name_takes_over_no_count() {
+        let key = Key::new(&"p".into(), &ObjectRef::local("v1", "Node", None, "n"));
+        let end = transom_core::report::End::Gone;
+        let mut last = LastResult::sample(end, transom_api::KnownReason::ReadFailed, 0);
+        (last.uid, last.failures) = ("1".into(), 7);
+        let mut memory = Memory::default();
+        memory.results.insert(key.clone(), last);
+        memory.wakes_itself(&key, true);
+        assert!(!memory.replaced(&key, "1") && !memory.replaced(&key, ""));
+        assert!(memory.results[&key].failures == 7 && !memory.own_wakes.is_empty());
+        assert!(memory.replaced(&key, "2"));
+        assert!(memory.results[&key].failures == 0 && memory.own_wakes.is_empty());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use transom_core::report::{End, Report};
 /// The result of a reconcile, as far as the next one and the summary need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LastResult {
+    /// The uid of the primary, once it was read.
+    pub(crate) uid: Box<str>,
     /// How it ended.
     pub(crate) end: End,
     /// The state.
@@ -30,9 +32,10 @@ pub(crate) struct LastResult {
 }
 
 impl LastResult {
-    /// What a report says.
-    pub(crate) fn of(report: &Report) -> Self {
+    /// What a report says of the primary with this uid; empty when it was not read.
+    pub(crate) fn of(report: &Report, uid: &str) -> Self {
         Self {
+            uid: uid.into(),
             end: report.end,
             state: report.state,
             reason: report.reason.clone(),
@@ -51,11 +54,20 @@ impl LastResult {
         (self.state, &self.reason) != (before.state, &before.reason)
     }
 
-    /// The same result, with the time of an earlier one that has the same state and reason.
+    /// Whether it is that of another object of this name than the one with this uid.
+    pub(crate) fn is_of_another(&self, uid: &str) -> bool {
+        !uid.is_empty() && !self.uid.is_empty() && *self.uid != *uid
+    }
+
+    /// The same result, with the time of an earlier one of this object that has the same state and reason.
     pub(crate) fn after(mut self, before: Option<&Self>) -> Self {
-        if let Some(before) = before.filter(|before| !self.differs(before)) {
+        let same = before.filter(|before| !before.is_of_another(&self.uid));
+        if let Some(before) = same.filter(|before| !self.differs(before)) {
             self.since_seconds = before.since_seconds;
             self.seen_since_seconds = before.seen_since_seconds;
+        }
+        if let Some(before) = before.filter(|_| self.uid.is_empty()) {
+            self.uid = before.uid.clone();
         }
         self.wrote |= before.is_some_and(|before| before.wrote);
         self
@@ -67,6 +79,7 @@ impl LastResult {
     /// The result of a first reconcile that ended like this at a time, in seconds since 1970.
     pub(crate) fn sample(end: End, reason: transom_api::KnownReason, at: i64) -> Self {
         Self {
+            uid: Box::default(),
             end,
             state: end.state(),
             reason: reason.into(),
@@ -100,5 +113,19 @@ mod tests {
         assert_eq!((second.since_seconds, second.seen_since_seconds), (5, 100));
         let other = waiting(KnownReason::ReadFailed, 120).after(Some(&second));
         assert_eq!((other.since_seconds, other.seen_since_seconds), (120, 120));
+    }
+
+    #[test]
+    fn an_object_made_anew_is_in_its_state_since_then_and_one_that_is_not_read_is_the_same() {
+        let of = |uid: &str, at| {
+            let mut result = waiting(KnownReason::KindMissing, at);
+            result.uid = uid.into();
+            result
+        };
+        let unread = of("", 110).after(Some(&of("1", 100)));
+        assert_eq!((&*unread.uid, unread.since_seconds), ("1", 100));
+        assert_eq!(of("1", 120).after(Some(&unread)).since_seconds, 100);
+        let anew = of("2", 130).after(Some(&unread));
+        assert_eq!((anew.since_seconds, anew.seen_since_seconds), (130, 130));
     }
 }
