@@ -139,6 +139,13 @@ impl Active {
         known.broken = broken.iter().map(told).collect();
     }
 
+    /// Sets the active revision of a policy.
+    #[cfg(test)]
+    pub(crate) fn works_on(&self, loaded: &Arc<LoadedPolicy>) {
+        let name = Arc::clone(&loaded.revision.policy.name);
+        self.lock().loaded.insert(name, Arc::clone(loaded));
+    }
+
     /// Sets how many policies are being loaded.
     pub(super) fn loading(&self, count: usize) {
         self.loading.send_replace(count);
@@ -178,15 +185,6 @@ impl Active {
     ) -> Option<Rehearsed> {
         let (tried, rehearsed) = self.lock().rehearsed.remove(policy)?;
         Arc::ptr_eq(&tried, loaded).then_some(rehearsed)
-    }
-
-    /// The connections that an active policy needs.
-    pub(crate) fn clusters(&self, policy: &str) -> BTreeSet<String> {
-        let Some(loaded) = self.loaded_of(policy) else {
-            return BTreeSet::new();
-        };
-        let clusters = loaded.revision.policy.clusters();
-        clusters.map(|(_, cluster)| cluster.to_owned()).collect()
     }
 
     /// Which tags of a policy mean something else by now.
