@@ -13,8 +13,10 @@ use super::workqueue::Workqueue;
 use crate::policies::active::Active;
 use crate::telemetry;
 use approved::ApprovedPlan;
-use futures::stream::{self, StreamExt as _};
+use futures::FutureExt as _;
+use futures::stream::{self, FuturesUnordered, StreamExt as _};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use store::LimitStore;
@@ -44,6 +46,8 @@ pub(super) struct ChangeLimits {
     policies: Mutex<BTreeMap<Arc<str>, KeptPolicy>>,
     /// Notified when something is withheld, or a guest fails.
     withheld: Notify,
+    /// Notified when a look ended, and another one is due.
+    looked: Notify,
 }
 
 /// One policy.
@@ -109,22 +113,28 @@ impl ChangeLimits {
         self.withheld.notify_one();
     }
 
-    /// Waits until a look is due.
-    async fn due(&self) {
+    /// Whether time, an approval, or room may release what is withheld, or a record is to be written again.
+    fn goes_on(&self) -> bool {
         let waits = |kept: &KeptPolicy| {
             kept.unsaved.is_some()
                 || kept.failing.is_unsaved()
                 || kept.ledger.as_ref().is_some_and(Ledger::is_stopping)
         };
-        let soon = self.lock().values().any(waits);
+        self.lock().values().any(waits)
+    }
+
+    /// Waits until a look is due.
+    async fn due(&self) {
         let news = self.withheld.notified();
-        if soon {
-            // Time, an approval, or room may release what is withheld.
+        if self.goes_on() {
             drop(tokio::time::timeout(EVERY, news).await);
-        } else {
-            news.await;
-            tokio::time::sleep(EVERY).await;
+            return;
         }
+        tokio::select! {
+            () = news => {}
+            () = self.looked.notified() => {}
+        }
+        tokio::time::sleep(EVERY).await;
     }
 }
 
@@ -137,20 +147,32 @@ impl Controller {
 
     /// Looks at what is withheld until the task is aborted.
     pub(crate) async fn keep_limits(&self, active: &Active) {
-        loop {
+        let due = || async {
             self.limits.due().await;
-            self.release_withheld(active).await;
+            self.withholding(active).await
+        };
+        let look = |policy: Arc<str>| async move {
+            self.release(&policy, active).await;
+            if self.limits.goes_on() {
+                self.limits.looked.notify_one();
+            }
+        };
+        each_by_itself(due, look).await;
+    }
+
+    /// The policies to look at; none while this replica does not work.
+    async fn withholding(&self, active: &Active) -> Vec<Arc<str>> {
+        if !self.works() {
+            return Vec::new();
         }
+        self.learn_failing().await;
+        self.drop_failing(active).await;
+        self.limits.lock().keys().cloned().collect()
     }
 
     /// Releases what may pass by now. True when anything is reconciled again for that.
     pub(crate) async fn release_withheld(&self, active: &Active) -> bool {
-        if !self.works() {
-            return false;
-        }
-        self.learn_failing().await;
-        self.drop_failing(active).await;
-        let policies: Vec<Arc<str>> = self.limits.lock().keys().cloned().collect();
+        let policies = self.withholding(active).await;
         any_of(policies, |policy| async move {
             self.release(&policy, active).await
         })
@@ -241,13 +263,47 @@ async fn any_of<F: Future<Output = bool>>(
     looks.fold(false, async |any, one| any || one).await
 }
 
+/// Looks at the policies that are due, time and again. One of which the look has not ended yet is looked at once more
+/// after that, and holds up no other.
+async fn each_by_itself<D, L>(due: impl Fn() -> D, look: impl Fn(Arc<str>) -> L)
+where
+    D: Future<Output = Vec<Arc<str>>>,
+    L: Future<Output = ()>,
+{
+    let named = |policy: Arc<str>| {
+        let look = look(Arc::clone(&policy));
+        look.map(|()| policy)
+    };
+    // The policies that are looked at, and whether they are due again.
+    let (mut looks, mut again) = (FuturesUnordered::new(), BTreeMap::new());
+    let mut next = pin!(due());
+    loop {
+        tokio::select! {
+            policies = &mut next => {
+                for policy in policies {
+                    if again.insert(Arc::clone(&policy), again.contains_key(&policy)).is_none() {
+                        looks.push(named(policy));
+                    }
+                }
+                next.set(due());
+            }
+            Some(policy) = looks.next() => {
+                if again.remove(&policy) == Some(true) {
+                    again.insert(Arc::clone(&policy), false);
+                    looks.push(named(policy));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::command::session::of_case;
     use crate::controller::Clock;
     use crate::controller::connections::Connections;
-    use futures::FutureExt as _;
+    use std::cell::{Cell, RefCell};
     use transom_core::contract::AgentFacts;
     use transom_core::watches::SecretReads;
 
@@ -269,6 +325,36 @@ mod tests {
         };
         let policies = ["slow", "quick"].map(Arc::from).to_vec();
         assert_eq!(any_of(policies, look).now_or_never(), Some(true));
+    }
+
+    #[tokio::test]
+    async fn a_look_that_waits_for_an_answer_holds_up_no_later_look_at_another_policy() {
+        let (answered, rounds, looks) = (Notify::new(), Cell::new(0), RefCell::new(Vec::new()));
+        let due = || async {
+            rounds.set(rounds.get() + 1);
+            if rounds.get() > 3 {
+                answered.notify_one();
+                std::future::pending::<()>().await;
+            }
+            ["slow", "quick"].map(Arc::from).to_vec()
+        };
+        let look = |policy: Arc<str>| {
+            looks.borrow_mut().push(Arc::clone(&policy));
+            let waits = &*policy == "slow" && looks.borrow().len() < 3;
+            let answered = &answered;
+            async move {
+                if waits {
+                    answered.notified().await;
+                }
+            }
+        };
+        let mut looking = pin!(each_by_itself(due, look));
+        for _ in 0..100 {
+            assert!(futures::poll!(&mut looking).is_pending());
+        }
+        let of = |name: &str| looks.borrow().iter().filter(|one| &***one == name).count();
+        // The slow one was due again meanwhile.
+        assert!(of("quick") > 1 && of("slow") == 2, "{looks:?}");
     }
 
     #[tokio::test(flavor = "multi_thread")]
