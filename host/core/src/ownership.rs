@@ -3,6 +3,7 @@
 
 mod contender;
 mod copied;
+mod leaving;
 mod removed;
 mod waiting;
 
@@ -89,10 +90,6 @@ struct Claims {
     unsure: bool,
     /// The key that made it and left it to contenders of its policy.
     former: Option<Key>,
-}
-
-fn is_sibling(key: &Key, other: &Key) -> bool {
-    other != key && other.policy == key.policy
 }
 
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
@@ -312,54 +309,9 @@ impl OwnershipIndex {
         targets.is_some_and(|targets| targets.contains(target))
     }
 
-    /// Whether a key leaves an output to another key of its policy that wants it. Keys of other policies never take over
-    /// a stamped one. When nobody of its policy wants it any more, `key` is woken: perhaps nobody took it over.
-    pub fn leaves_to_sibling(&mut self, target: &ObjectRef, key: &Key) -> bool {
-        let Some(claims) = self.by_target.get_mut(target) else {
-            return false;
-        };
-        let wanted = claims.contenders.keys().any(|one| is_sibling(key, one));
-        if wanted {
-            claims.former = Some(key.clone());
-        }
-        wanted
-    }
-
     /// The targets that a key wants; `None` when it is not known what it wants.
     pub fn targets(&self, key: &Key) -> Option<&BTreeSet<ObjectRef>> {
         self.targets_of.get(key)
-    }
-
-    /// Removes all claims of a key; returns whom that concerns.
-    fn release(&mut self, key: &Key) -> BTreeSet<Key> {
-        self.removed_by.remove(key);
-        let targets = self.targets_of.remove(key).unwrap_or_default();
-        let others = targets.iter().flat_map(|target| self.leave(target, key));
-        others.flatten().collect()
-    }
-
-    /// Removes the claim of a key on a target; returns the keys to wake. If the owner leaves, that is only the next
-    /// owner: the other contenders, perhaps thousands, see its write. If another key leaves, it is the last contender,
-    /// which may adopt the target now; while several are left, none is woken. The key that made the target and left it
-    /// to its siblings is woken with the last of them.
-    fn leave(&mut self, target: &ObjectRef, key: &Key) -> [Option<Key>; 2] {
-        let Some(claims) = self.by_target.get_mut(target) else {
-            return [None, None];
-        };
-        claims.contenders.remove(key);
-        let waits = |former: &Key| claims.contenders.keys().any(|one| is_sibling(former, one));
-        let former = claims.former.take_if(|former| !waits(former));
-        let stays = claims.owner.as_ref().is_some_and(|owner| owner != key);
-        if !stays {
-            (claims.owner, claims.unsure) = (None, false);
-        }
-        let next = claims.contenders.values().min_by_key(|one| one.rank());
-        let next = next.filter(|_| !stays || claims.contenders.len() == 1);
-        let next = next.map(|next| next.key.clone());
-        if claims.contenders.is_empty() {
-            self.by_target.remove(target);
-        }
-        [next, former.filter(|former| former != key)]
     }
 }
 

@@ -1,7 +1,8 @@
-//! `transom history`, `transom rollback` and `transom approve`: the kept revisions of a policy, going back to one of
-//! them, and approving the plan of a candidate or what the limits withhold.
+//! `transom history` and `transom rollback`: the kept revisions of a policy, and going back to one of them.
 
-use crate::args::run::{ApproveArgs, HistoryArgs, RollbackArgs, WhereArgs};
+mod approve;
+
+use crate::args::run::{HistoryArgs, RollbackArgs, WhereArgs};
 use crate::command::{block_on, connect};
 use crate::output::{CommandEnd, Screen};
 use crate::policies::objects::status;
@@ -9,7 +10,7 @@ use crate::{args::OutputFormat, controller::connections::Connections};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use transom_api::labels::{APPROVED, APPROVED_BY, APPROVED_GROUPS, MANAGED_BY, MANAGER};
+use transom_api::labels::{MANAGED_BY, MANAGER};
 use transom_api::{API_VERSION, KIND, KnownReason};
 use transom_artifacts::builtin_digest;
 use transom_cluster::Cluster;
@@ -22,6 +23,8 @@ use transom_core::rollout::history::{
     History, OBJECT_API_VERSION, OBJECT_KIND, RevisionRecord, merge_patch,
 };
 use transom_core::rollout::{NOT_IDENTIFYING, short};
+
+pub(crate) use approve::approve;
 
 /// How a digest begins.
 const DIGEST: &str = "sha256:";
@@ -207,68 +210,6 @@ fn for_file(record: &RevisionRecord) -> String {
     to_yaml(&json!({"spec": put_back(record.pinned(), &Value::Null)}))
 }
 
-/// Approves the plan of the candidate of a policy, or what its limits withhold.
-///
-/// # Errors
-/// When there is nothing to approve, another plan is to be approved, or the user may not.
-pub(crate) fn approve(args: &ApproveArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    block_on(async {
-        let opened = Opened::new(&args.at).await?;
-        let policy = &args.policy;
-        let no_object = || {
-            format!(
-                "failed to approve: {policy} is not a FleetPolicy object; set the annotation {APPROVED} in its file"
-            )
-        };
-        let server = opened.cluster.server().with_context(no_object)?;
-        let user = server.kubernetes().approvals().whoami().await;
-        let user = user.map_err(anyhow::Error::msg);
-        let user = user.context("failed to approve: the API server does not tell who asks")?;
-        let annotation =
-            |label: &str, value: &str| (format!("metadata.annotations[\"{label}\"]"), json!(value));
-        let approved = |object: &Object| {
-            check_waits(object, args)?;
-            Ok(vec![
-                annotation(APPROVED, &args.digest),
-                annotation(APPROVED_BY, &user.name),
-                annotation(APPROVED_GROUPS, &joined(&user.groups)),
-            ])
-        };
-        let changed = opened.change(policy, approved).await?;
-        changed.with_context(no_object)?;
-        screen.line(format_args!(
-            "{policy}: {} approved {}",
-            user.name, args.digest
-        ));
-        Ok(CommandEnd::Right)
-    })?
-}
-
-/// Checks that what is to be approved waits for approval.
-fn check_waits(object: &Object, args: &ApproveArgs) -> anyhow::Result<()> {
-    let (policy, digest) = (&args.policy, &args.digest);
-    let waiting = ["candidate", "limits"].iter().filter_map(|part| {
-        let path = format!("/status/{part}/approve");
-        object.body.pointer(&path)?.as_str()
-    });
-    let waiting: Vec<&str> = waiting.collect();
-    if waiting.is_empty() {
-        bail!("failed to approve: nothing of {policy} waits for approval");
-    }
-    if !waiting.contains(&digest.as_str()) {
-        let waiting = waiting.join(" and ");
-        bail!("failed to approve: what waits for approval of {policy} is {waiting} now");
-    }
-    Ok(())
-}
-
-/// The groups of a user as the annotation lists them. One with a comma in its name would be read as two, of which the
-/// user may be in neither.
-fn joined(groups: &[String]) -> String {
-    let whole = groups.iter().filter(|group| !group.contains(','));
-    whole.map(String::as_str).collect::<Vec<_>>().join(",")
-}
-
 /// The cluster of policies and revisions.
 struct Opened {
     cluster: Arc<dyn Cluster>,
@@ -400,12 +341,5 @@ mod tests {
         assert_eq!(body, json!({"spec": then}));
         // Nor does the answer of the server count as changed by a webhook.
         assert!(is_kept(Some(&then), &patch));
-    }
-
-    #[test]
-    fn a_group_with_a_comma_does_not_become_two() {
-        let groups = ["a", "cn=b,ou=c", "d"].map(str::to_owned);
-        assert_eq!(joined(&groups), "a,d");
-        assert_eq!(joined(&[]), "");
     }
 }

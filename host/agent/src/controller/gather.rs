@@ -11,7 +11,7 @@ use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::LoadedPolicy;
 use shown::{as_shown, gone_since, shown};
 use std::sync::Arc;
-use transom_core::contract::decide::{Input, Need, Requirement};
+use transom_core::contract::decide::{Input, Requirement};
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
@@ -142,15 +142,6 @@ struct Reader<'a> {
     touched: Touched,
     /// The answer of the first round of `require`, which shows no inputs, and the time of that call.
     first_round: Option<Result<(i64, Requirement), Failure>>,
-}
-
-/// What was read for one round of `require`.
-struct RoundRead {
-    found: Vec<Found>,
-    /// What the guest gets of it.
-    inputs: Vec<Input>,
-    kubeconfigs: Kubeconfigs,
-    secrets: Secrets,
 }
 
 impl Reader<'_> {
@@ -333,30 +324,5 @@ impl Reader<'_> {
             moved |= as_shown(found, existing);
         }
         Ok((targets, others, moved))
-    }
-
-    fn nothing_read(&self) -> RoundRead {
-        RoundRead {
-            found: Vec::new(),
-            inputs: Vec::new(),
-            kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
-            secrets: Secrets::default(),
-        }
-    }
-
-    /// Reads what the guest needs in one round.
-    async fn round(&mut self, needs: Vec<Need>) -> Result<RoundRead, Failure> {
-        let mut round = self.nothing_read();
-        round.found = self.read(needs).await?;
-        let (found, kubeconfigs) = (&mut round.found, &mut round.kubeconfigs);
-        let cost = kubeconfigs.cost(found) + Secrets::cost(found);
-        self.touched.room.take_up_to(cost)?;
-        let described = &self.loaded.revision.decide;
-        inputs::check_present(found, described)?;
-        let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
-        let now_seconds = self.controller.clock.now_seconds();
-        let secrets = &mut round.secrets;
-        round.inputs = inputs::cross(found, described, now_seconds, secrets, &mut read)?;
-        Ok(round)
     }
 }

@@ -124,9 +124,8 @@ impl Reader<'_> {
         waits
     }
 
-    /// Claims the targets that the guest names for the primary: all of them, where each answer names the one target or no
-    /// other round follows, or some. True while primaries of the policy
-    /// are not located yet.
+    /// Claims the targets that the guest names for the primary: all of them, where each answer names the one target or
+    /// no other round follows, or some. True while primaries of the policy are not located yet.
     pub(super) fn claim(
         &mut self,
         primary: &Arc<Object>,

@@ -9,12 +9,14 @@ use transom_core::contract::decide::{
     Requirement, Review, Wake, Who,
 };
 use transom_core::failure::Failure;
-use transom_core::inputs::Found;
 use transom_core::inputs::age::Freshness;
+use transom_core::inputs::kubeconfigs::Kubeconfigs;
 use transom_core::inputs::request;
+use transom_core::inputs::secrets::Secrets;
 use transom_core::inputs::seen::Seen;
 use transom_core::inputs::sets::{Members, SeenSet, SetQuestion};
 use transom_core::inputs::sightings::MOST;
+use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::policy::EveryRule;
 use transom_core::reference::ObjectRef;
@@ -24,7 +26,41 @@ use transom_core::watches::Scope;
 /// An object as it was read, and how long ago the agent saw a field of it change.
 type ObservedObject = (Option<Arc<Object>>, Option<Freshness>);
 
+/// What was read for one round of `require`.
+pub(super) struct RoundRead {
+    pub(super) found: Vec<Found>,
+    /// What the guest gets of it.
+    pub(super) inputs: Vec<Input>,
+    pub(super) kubeconfigs: Kubeconfigs,
+    pub(super) secrets: Secrets,
+}
+
 impl Reader<'_> {
+    pub(super) fn nothing_read(&self) -> RoundRead {
+        RoundRead {
+            found: Vec::new(),
+            inputs: Vec::new(),
+            kubeconfigs: Kubeconfigs::new(self.controller.kubeconfig_limits),
+            secrets: Secrets::default(),
+        }
+    }
+
+    /// Reads what the guest needs in one round.
+    pub(super) async fn round(&mut self, needs: Vec<Need>) -> Result<RoundRead, Failure> {
+        let mut round = self.nothing_read();
+        round.found = self.read(needs).await?;
+        let (found, kubeconfigs) = (&mut round.found, &mut round.kubeconfigs);
+        let cost = kubeconfigs.cost(found) + Secrets::cost(found);
+        self.touched.room.take_up_to(cost)?;
+        let described = &self.loaded.revision.decide;
+        inputs::check_present(found, described)?;
+        let mut read = |found: &_, object: &_, key: &_| kubeconfigs.read(found, object, key);
+        let now_seconds = self.controller.clock.now_seconds();
+        let secrets = &mut round.secrets;
+        round.inputs = inputs::cross(found, described, now_seconds, secrets, &mut read)?;
+        Ok(round)
+    }
+
     /// What the guest asks for in the next round, and as of when.
     pub(super) fn ask(
         &mut self,
