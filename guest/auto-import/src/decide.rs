@@ -6,7 +6,7 @@ use crate::reasons;
 use crate::settings::{Addons, Settings};
 use serde_json::json;
 use transom_guest::kinds::{Kind, MANAGED_CLUSTER, ManagedCluster, NAMESPACE as NAMESPACES};
-use transom_guest::naming::{IMPORTED, hosting_cluster, is_label};
+use transom_guest::naming::{IMPORTED, hosting_cluster};
 use transom_guest::objects::{Answer, Desired, Input, Need, Objects, Requirement, Value, found};
 use transom_guest::{Context, Failure, ObjectRef, Primary, Problem, Waiting, object};
 
@@ -33,16 +33,11 @@ struct Import {
 impl Import {
     fn of(context: &Context<Settings>, primary: &Primary) -> Result<Self, Problem> {
         let settings = &context.settings;
-        let hosted: Hosted = primary.read()?;
-        // The ManagedCluster of an import stays the one that it was made as, whatever the HostedCluster says now.
-        let name = match hosted.imported_as() {
-            Some(name) => name.to_owned(),
-            None => settings.naming.name(&context.agent, primary)?,
-        };
+        let name = settings.naming.name(&context.agent, primary)?;
         let hub = settings.hub.as_deref();
         let hub = hub.unwrap_or(&primary.reference.cluster);
         Ok(Self {
-            hosted,
+            hosted: primary.read()?,
             cluster: MANAGED_CLUSTER.at(hub, &name),
             namespace: NAMESPACES.at(hub, &name),
             addon_config: ADDON_CONFIG.at(hub, &name).in_namespace(&name),
@@ -50,18 +45,19 @@ impl Import {
         })
     }
 
-    /// Whether it is left alone: it was imported before, and since then a person detached it or imported it by hand; or
-    /// its ManagedCluster was made for another HostedCluster.
+    /// Whether it is left alone: it was imported before, and since then a person detached it, imported it by hand, or
+    /// gave it another name; or its ManagedCluster was made for another HostedCluster.
     fn is_left(&self, there: Option<&ManagedCluster>, primary: &Primary) -> bool {
         let is_ours = there.is_some_and(|there| cluster::is_made_for(there, primary));
-        self.hosted.imported_as().is_some() && !is_ours
+        let imported_as = self.hosted.imported_as();
+        imported_as.is_some_and(|name| name != self.name || !is_ours)
     }
 
     /// Of one that is left alone: what a person has to know. Either it was detached and another HostedCluster took the
     /// name, or it takes the place of one that is gone. Which of both it is cannot be told from here.
     fn told(self, there: Option<&ManagedCluster>, primary: &Primary) -> Option<Waiting> {
         let metadata = there.map(|there| &there.metadata)?;
-        let is_noted = self.hosted.imported_as().is_some();
+        let is_noted = self.hosted.imported_as() == Some(&self.name);
         let is_of_another = is_noted && metadata.is_made_for(primary) == Some(false);
         is_of_another.then(|| {
             let message = format!("ManagedCluster {} was made for another one", self.name);
@@ -79,10 +75,6 @@ impl Objects for AutoImport {
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
         let import = Import::of(context, primary)?;
-        // Nothing was imported under a note that no ManagedCluster can be called.
-        if !is_label(&import.name) {
-            return Ok(Requirement::default());
-        }
         let mut needs = vec![Need::object(CLUSTER, import.cluster.clone())];
         let asked = inputs.iter().any(|input| input.role == CLUSTER);
         let there: Option<ManagedCluster> = found(inputs, CLUSTER).read()?;

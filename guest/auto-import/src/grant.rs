@@ -14,7 +14,7 @@ const NAME_AS_JSON: &str = r#""{managedCluster}""#;
 pub(crate) const GRANT: Grant = Grant {
     names: &[(
         "managedCluster",
-        r#"primary.annotations["import.open-cluster-management.io/auto-imported-as"] | primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name"#,
+        r#"primary.annotations["cluster.open-cluster-management.io/managedcluster-name"] | agent.remoteCluster "-" primary.name | primary.name"#,
     )],
     read: &[ReadGrant::object(CLUSTER, NAMED, "The ManagedCluster as it is: what people and the hub changed stays.")],
     write: &[
