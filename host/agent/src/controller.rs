@@ -94,20 +94,14 @@ impl Controller {
     }
 
     async fn decide(&self, admitted: Arc<Admitted>) -> Result<Planned, Box<Ended>> {
-        let gathered = self.gather(admitted).await;
-        self.meet(match &gathered {
-            Ok(gathered) => &gathered.touched,
-            Err(ended) => &ended.touched,
-        });
-        let proposed = self.invoke(gathered?)?;
+        let gathered = self.gather(admitted).await?;
+        let proposed = self.invoke(gathered)?;
         self.plan(proposed)
     }
 
     /// A primary that was made anew under its name starts from nothing.
-    fn meet(&self, touched: &Touched) {
-        let key = &touched.reconcile.key;
-        let uid = touched.primary.as_ref().map(|primary| primary.uid());
-        if uid.is_some_and(|uid| self.memory.lock().replaced(key, uid)) {
+    fn meet(&self, key: &Key, uid: &str) {
+        if self.memory.lock().replaced(key, uid) {
             self.guest_answered(key);
         }
     }

@@ -103,6 +103,7 @@ impl Controller {
         // A primary that cannot be read now is reported without its uid.
         let primary = self.connections.read(&request.primary).await.ok().flatten();
         let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
+        self.meet(&key, &uid);
         let schedule = self.schedule(loaded, &key);
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
         let work = WorkItem { key, cause };

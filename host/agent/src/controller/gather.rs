@@ -152,6 +152,7 @@ impl Reader<'_> {
             self.touched.cluster_uid = self.cluster_uid().await?;
             return Ok((None, self.of_gone().await?));
         };
+        controller.meet(self.key, primary.uid());
         let accounts = &controller.accounts;
         accounts.read(self.key, "primary", &self.key.primary, Some(&primary));
         let generation = primary.body.pointer("/metadata/generation");

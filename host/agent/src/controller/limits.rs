@@ -33,7 +33,7 @@ use transom_core::work::{Cause, Key};
 
 /// How often to look at what is withheld.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many policies are looked at side by side.
+/// How many policies are asked about side by side when what they withhold is released; else each waits for itself.
 const AT_ONCE: usize = 16;
 /// How long the number of a policy's primaries counts, in seconds.
 const COUNTED_SECONDS: i64 = 10;

@@ -1,5 +1,5 @@
-//! Fields that are null. An API server keeps none, but a manifest in a folder may say `labels:` with nothing behind it:
-//! below maps null counts as absent. In a list it keeps its place.
+//! Fields that are null. An API server drops most of them, but a manifest in a folder may say `labels:` with nothing
+//! behind it: below maps null counts as absent. In a list it keeps its place.
 
 use serde_json::Value;
 

@@ -216,7 +216,10 @@ impl Reader<'_> {
     /// How the last reconcile ended; nothing before the first one.
     fn outcome(&self) -> Option<LastOutcome> {
         let memory = self.controller.memory.lock();
-        let last = memory.results.get(self.key)?;
+        let last = memory.results.get(self.key);
+        // That of an object which had the name before is none of this one.
+        let uid = self.touched.primary.as_ref().map_or("", |one| one.uid());
+        let last = last.filter(|last| !last.is_of_another(uid))?;
         Some(LastOutcome {
             state: last.state.as_str().to_owned(),
             reason: last.reason.as_str().to_owned(),
