@@ -295,7 +295,8 @@ impl OwnershipIndex {
         let (owner, rivals) = (owner.key.clone(), Rivals::among(contenders, unlocated));
         if let Some(claims) = self.by_target.get_mut(target) {
             claims.owner = Some(owner.clone());
-            claims.unsure = matches!(rivals, Rivals::Unlocated(_));
+            // Nothing of what is not there, or bears no stamp, waits to be removed.
+            claims.unsure = stamp.is_some() && matches!(rivals, Rivals::Unlocated(_));
         }
         match owner == *key {
             true => Ownership::Owner { rivals },

@@ -22,7 +22,7 @@ const KUBECONFIG: &str = "external-managed-kubeconfig";
 const TAINTS: &str = "built-in-taints";
 
 /// Cases that cannot run on a real server, by obstacle; `tests/README.md` says more about each.
-const NOT_HERE: [(&str, &str); 23] = [
+const NOT_HERE: [(&str, &str); 25] = [
     (
         "N12c-contender-without-age",
         "the server gives every object its age",
@@ -51,6 +51,8 @@ const NOT_HERE: [(&str, &str); 23] = [
         "X69-paused-until-nonsense",
         "the CRD knows true, false and times only",
     ),
+    ("A01c-null-is-absent", NULL),
+    ("M16c-null-is-absent", NULL),
     ("C07-masters", MASTERS),
     ("C07b-masters-beside-its-own", MASTERS),
     ("C07c-masters-beside-all", MASTERS),
@@ -76,6 +78,8 @@ const NOT_HERE: [(&str, &str); 23] = [
 ];
 
 const MASTERS: &str = "the server refuses requests for system:masters itself";
+
+const NULL: &str = "the server drops such fields, and the client of the tests sends none";
 
 const DELETION: &str = "the server sets the time of a deletion";
 
