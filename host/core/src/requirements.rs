@@ -88,6 +88,12 @@ impl Rounds {
         }
     }
 
+    /// Whether the answer that led to this names all targets: where each names the one target, or no other round
+    /// follows.
+    pub fn named_all(&self, next: &NextRound) -> bool {
+        self.target.is_some() || matches!(next, NextRound::Complete(_))
+    }
+
     /// Every object that any round asked for: a change of one of them may change an answer.
     pub fn known(&self) -> impl Iterator<Item = &ObjectRef> {
         self.known.iter().map(|need| &need.reference)

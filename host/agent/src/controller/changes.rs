@@ -1,6 +1,7 @@
 //! Takes the changes of all policies, and puts revisions to work when what they need is watched.
 
 use super::Controller;
+use super::workqueue::Workqueue;
 use crate::policies::active::{Active, PolicyChanges};
 use crate::policies::load::LoadedPolicy;
 use futures::StreamExt as _;
@@ -107,11 +108,10 @@ impl Controller {
             };
             // Not equal alone: what a bound in between did not need may have been listed anew since.
             let is_as_watched = Arc::ptr_eq(&before, &loaded);
-            let works = self.queue(&change.0).map(|queue| queue.loaded());
-            let has_begun = works
-                .as_ref()
-                .is_some_and(|works| works.revision.is(&loaded.revision));
-            let is_put = works.is_some_and(|works| Arc::ptr_eq(&works, &loaded));
+            let queue = self.queue(&change.0);
+            let is_it = |queue: &Arc<Workqueue>| queue.loaded().revision.is(&loaded.revision);
+            let has_begun = queue.as_ref().is_some_and(is_it);
+            let is_put = queue.is_some_and(|queue| queue.works_on(&loaded));
             match change.1 {
                 // Another bound comes with a change of its own, and so does a revision that takes over.
                 Bounded if is_as_watched && has_begun && !is_put => now.push(change),
@@ -149,7 +149,6 @@ mod tests {
     use super::*;
     use crate::command::session::{Session, of_case};
     use crate::controller::Clock;
-    use crate::controller::workqueue::Workqueue;
     use std::pin::pin;
     use std::task::Poll;
     use transom_core::digest::Digest;

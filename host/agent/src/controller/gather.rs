@@ -263,8 +263,7 @@ impl Reader<'_> {
             let policy = &self.loaded.revision.policy;
             let (targets, others) = policy.targets_of(&asked, &data);
             let next = rounds.answer(policy, &data, asked)?;
-            let named_all = certain.is_some() || matches!(next, NextRound::Complete(_));
-            let waits = self.claim(&primary, &targets, named_all);
+            let waits = self.claim(&primary, &targets, rounds.named_all(&next));
             let needs = match next {
                 NextRound::Complete(_) => {
                     let targets = self.read_targets(&primary, &targets, waits).await?;

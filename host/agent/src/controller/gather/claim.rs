@@ -12,7 +12,7 @@ use transom_core::ownership::{Contender, Ownership, Rivals};
 use transom_core::plan::{TargetState, unlocated};
 use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
-use transom_core::requirements::{NextRound, Rounds};
+use transom_core::requirements::Rounds;
 use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 
@@ -96,10 +96,9 @@ impl Reader<'_> {
         let asked = first?;
         let data = self.controller.template_data(primary);
         let (targets, _) = policy.targets_of(&asked, &data);
-        let certain = asked.target.is_some();
-        let next = Rounds::default().answer(policy, &data, asked).ok()?;
-        let named_all = certain || matches!(next, NextRound::Complete(_));
-        self.set_claims(primary, &targets, named_all);
+        let mut rounds = Rounds::default();
+        let next = rounds.answer(policy, &data, asked).ok()?;
+        self.set_claims(primary, &targets, rounds.named_all(&next));
         Some(targets)
     }
 

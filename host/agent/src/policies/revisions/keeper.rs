@@ -14,6 +14,9 @@ use transom_core::backoff;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::history::History;
 
+/// After how long a history is listed again, give or take a tenth.
+const AGAIN_SECONDS: u32 = 600;
+
 /// What became of a note: the history of its policy, if there is one, or why it was not kept.
 pub(in crate::policies) struct KeptNote {
     pub(in crate::policies) note: Note,
@@ -92,8 +95,17 @@ impl Keeper {
 /// How long to wait before another try for a policy, after so many that failed; different for each, so that not all
 /// begin at once after an outage.
 pub(in crate::policies) fn delay(policy: &Arc<str>, failures: u32) -> Duration {
-    let seed = RandomState::new().hash_one(policy);
-    Duration::from_millis(backoff::delay_ms(failures, seed))
+    Duration::from_millis(backoff::delay_ms(failures, seed(policy)))
+}
+
+/// How long after a note was kept the history of a policy is listed again, and compared with it.
+pub(in crate::policies) fn again(policy: &Arc<str>) -> Duration {
+    let again = backoff::resync_ms(AGAIN_SECONDS, seed(policy));
+    again.map_or(Duration::ZERO, Duration::from_millis)
+}
+
+fn seed(policy: &Arc<str>) -> u64 {
+    RandomState::new().hash_one(policy)
 }
 
 /// Writes one note; once more if the history changed meanwhile.

@@ -11,20 +11,15 @@ use crate::policies::revisions::keeper::{self, KeptNote, Unkept};
 use crate::policies::{PolicySource, Written};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::RolloutSpec;
-use transom_core::backoff;
 use transom_core::digest::Digest;
 use transom_core::plan::WriteFailure;
 use transom_core::rollout::Candidate;
 use transom_core::rollout::history::{History, RevisionRecord};
-
-/// How long after a note the history is listed again, and compared with it, give or take a tenth.
-const AGAIN_SECONDS: u32 = 600;
 
 impl Swap {
     /// Why a revision may not become active.
@@ -240,9 +235,7 @@ impl Swap {
             self.note(policy);
         } else if active.is_some() {
             // Somebody may delete records, or bar a revision. Not all histories are listed at once.
-            let seed = RandomState::new().hash_one(policy);
-            let again = backoff::resync_ms(AGAIN_SECONDS, seed).unwrap_or_default();
-            let again = Instant::now() + Duration::from_millis(again);
+            let again = Instant::now() + keeper::again(policy);
             self.notes.entry(Arc::clone(policy)).or_insert(again);
         }
         changes
