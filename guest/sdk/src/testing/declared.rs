@@ -67,7 +67,7 @@ impl Declared {
         )
     }
 
-    /// The declared fields of a value.
+    /// The declared fields of a value, without those that are null.
     pub fn project(&self, value: &Value) -> Value {
         let all: Vec<&[Segment]> = self.fields.iter().map(Vec::as_slice).collect();
         select(&all, value).unwrap_or_else(|| Value::Object(Map::new()))
@@ -182,7 +182,7 @@ fn covered<'a>(declared: impl IntoIterator<Item = &'a Vec<Segment>>, path: &[Seg
 /// The part of a value that these paths select; `None` if they select nothing.
 fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
     if paths.iter().any(|path| path.is_empty()) {
-        return Some(value.clone());
+        return (!value.is_null()).then(|| present(value));
     }
     let below = |wanted: &Segment| -> Vec<&[Segment]> {
         paths
@@ -216,6 +216,19 @@ fn select(paths: &[&[Segment]], value: &Value) -> Option<Value> {
             (!kept.is_empty()).then_some(Value::Array(kept))
         }
         _ => None,
+    }
+}
+
+/// A copy of a value without the fields that are null, at any depth; in a list null keeps its place.
+fn present(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(present).collect(),
+        Value::Object(map) => {
+            let fields = map.iter().filter(|(_, value)| !value.is_null());
+            let fields = fields.map(|(key, value)| (key.clone(), present(value)));
+            Value::Object(fields.collect())
+        }
+        other => other.clone(),
     }
 }
 
