@@ -120,8 +120,7 @@ async fn succeed(
     gained: Option<oneshot::Sender<()>>,
 ) -> (Option<CatchingUp>, PolicyChanges) {
     let Some(done) = gained else {
-        swap.stand_by();
-        return (None, PolicyChanges::new());
+        return (None, swap.stand_by());
     };
     let (changes, behind) = swap.catch_up().await;
     (Some((done, behind)), changes)

@@ -70,6 +70,18 @@ impl ManifestState {
     }
 }
 
+/// A candidate of which nothing is known yet.
+pub(super) fn untried(loaded: &LoadedPolicy) -> Candidate {
+    let reason = KnownReason::Trying;
+    Candidate {
+        revision: Arc::clone(&loaded.revision),
+        gate: Gate::Answers,
+        reason,
+        message: reason.meaning().to_owned(),
+        trial: None,
+    }
+}
+
 impl Swap {
     /// Takes a revision that was loaded whole: it becomes active, is a candidate first, or is barred.
     pub(super) fn take_loaded(
@@ -218,17 +230,25 @@ impl Swap {
             unkept: 0,
             late: 0,
         });
-        let reason = KnownReason::Trying;
-        let candidate = Candidate {
-            revision: Arc::clone(&loaded.revision),
-            gate: Gate::Answers,
-            reason,
-            message: reason.meaning().to_owned(),
-            trial: None,
-        };
         let mut changes = self.narrow(name);
-        changes.extend(self.waits(name, candidate));
+        changes.extend(self.waits(name, untried(&loaded)));
         changes
+    }
+
+    /// Drops what trials found: another replica may lead by now, and activate what this one refused or had wait.
+    /// Candidates are tried anew once this one leads again.
+    pub(super) fn untry(&mut self) -> PolicyChanges {
+        let now = Instant::now();
+        let candidates = self.newest.iter_mut().filter_map(|(name, newest)| {
+            let pending = newest.pending.as_mut().filter(|one| one.passed.is_none())?;
+            pending.due = Some(now);
+            Some((Arc::clone(name), untried(&pending.loaded)))
+        });
+        let candidates: Vec<_> = candidates.collect();
+        let changes = candidates.into_iter();
+        changes
+            .flat_map(|(name, candidate)| self.waits(&name, candidate))
+            .collect()
     }
 
     /// The same revision with what its trial planned, as long as that is kept.

@@ -13,8 +13,10 @@ const LISTING: Duration = Duration::from_secs(10);
 
 impl Swap {
     /// Writes no history until [`Self::catch_up`]: another replica may lead, and record what this one does not know.
-    pub(in crate::policies) fn stand_by(&mut self) {
+    /// What this one found of candidates counts no more.
+    pub(in crate::policies) fn stand_by(&mut self) -> PolicyChanges {
         self.caught_up = false;
+        self.untry()
     }
 
     /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has

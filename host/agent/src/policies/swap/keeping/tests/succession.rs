@@ -1,6 +1,7 @@
 //! What a replica knows that takes over from another one.
 
 use super::*;
+use crate::policies::swap::rollout::untried;
 use transom_core::catalogue::PolicyChange;
 use transom_core::plan::{Plan, Step};
 use transom_core::work::Key;
@@ -132,6 +133,33 @@ async fn what_works_is_suspended_while_the_kept_revision_takes_long_to_load() {
         late(&mut after);
         after.narrow_slow();
         assert!(!is_suspended(&after));
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_stands_by_forgets_what_it_found_of_a_candidate() {
+    let (_folder, cluster) = place();
+    for refuses in [false, true] {
+        let mut swap = replica(&cluster).await;
+        swap.exchange(written("b")).await;
+        let name = policy();
+        let pending = swap.pending(&name).unwrap();
+        pending.due = None;
+        let found = Candidate {
+            reason: KnownReason::ApprovalRequired,
+            ..untried(&pending.loaded)
+        };
+        match refuses {
+            true => swap.refuse_candidate(&name, found),
+            false => swap.waits(&name, found),
+        };
+        let changes = swap.stand_by();
+        assert_eq!(changes, [(name.clone(), PolicyChange::Waiting)]);
+        let catalogue = swap.active.catalogue();
+        let entry = catalogue.entry(&name).unwrap();
+        let reason = entry.candidate.as_ref().map(|one| one.reason);
+        assert_eq!(reason, Some(KnownReason::Trying));
+        assert!(entry.refused.is_none() && swap.pending(&name).unwrap().due.is_some());
     }
 }
 
