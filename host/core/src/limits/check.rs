@@ -93,6 +93,11 @@ impl Ledger {
         }
     }
 
+    /// Whether an approval with this digest would let something pass.
+    pub fn offers(&self, digest: &str) -> bool {
+        self.offers.iter().any(|offer| offer.digest == digest)
+    }
+
     /// Lets so many more pass as an offer says, once.
     fn approve(&mut self, digest: &str, check: &LimitCheck<'_>) -> Option<String> {
         let offer = self
@@ -153,11 +158,7 @@ impl Ledger {
     /// Keeps what the status offers for approval.
     fn offer(&mut self, status: Option<&LimitsStatus>) {
         let Some(status) = status else { return };
-        if self
-            .offers
-            .iter()
-            .any(|offer| offer.digest == status.approve)
-        {
+        if self.offers(&status.approve) {
             return;
         }
         let more = status.changes.iter().map(|one| (one.limit, one.withheld));

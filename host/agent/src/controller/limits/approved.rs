@@ -68,8 +68,11 @@ impl Controller {
         active: &Active,
     ) -> Option<String> {
         let approval = active.approval(policy)?;
-        // An API server is asked only while something is withheld.
-        if self.connections.approvals().is_some() && self.limits.status(policy).is_none() {
+        // An annotation may stay for ever: an API server is asked only about one for what is withheld.
+        let is_offered = self
+            .limits
+            .ledger(policy, |ledger| ledger.offers(&approval.digest));
+        if self.connections.approvals().is_some() && is_offered != Some(true) {
             return None;
         }
         let (reason, why) = match self.approved(policy, &approval).await {
