@@ -161,7 +161,7 @@ impl Reader<'_> {
     ) -> Result<Vec<TargetState>, Failure> {
         let controller = self.controller;
         let queue = controller.queue(&self.key.policy);
-        let patience = queue.and_then(|queue| PATIENCE.checked_sub(queue.begun.elapsed()));
+        let patience = queue.and_then(|queue| PATIENCE.checked_sub(queue.worked()));
         let others = patience.is_some();
         let pending = |one: &TargetState| matches!(one.ownership, Ownership::Pending { .. });
         // While other primaries are not located nothing without a stamp is written, and what has one is kept: so
