@@ -3,7 +3,7 @@
 /// The first delay, in milliseconds.
 const FIRST_MS: u64 = 1_000;
 /// The longest delay, in milliseconds.
-const LONGEST_MS: u64 = 300_000;
+pub const LONGEST_MS: u64 = 300_000;
 
 /// The delay before a failed reconcile is tried again, in milliseconds: from one second up to five minutes.
 pub fn delay_ms(failures: u32, seed: u64) -> u64 {

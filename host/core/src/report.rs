@@ -87,16 +87,26 @@ pub struct Report {
     pub failures: u32,
 }
 
+/// What a failed reconcile awaits of an API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// The server did not answer, or could not say whether an object is gone.
+    Answer,
+    /// The server refused. It may have just started and known no roles, no webhook, or not every kind; or it goes on
+    /// refusing.
+    Acceptance,
+}
+
 impl Report {
-    /// Whether the reconcile may succeed once the API server can be read again: the server did not answer, could not
-    /// say whether an object is gone, or had just started and knew no roles, no webhook, or not every kind.
-    pub fn awaits_server(&self) -> bool {
+    /// What the reconcile awaits, if it may succeed once the API server can be read again.
+    pub fn awaits(&self) -> Option<Awaits> {
         use KnownReason::{AdmissionRefused, KindMissing, WriteFailed, WriteForbidden};
-        let is_refused = matches!(
-            self.reason,
-            Reason::Known(AdmissionRefused | KindMissing | WriteFailed | WriteForbidden)
-        );
-        is_refused || self.end == End::Ended(Class::Unreachable)
+        match self.reason {
+            Reason::Known(AdmissionRefused | KindMissing | WriteFailed | WriteForbidden) => {
+                Some(Awaits::Acceptance)
+            }
+            _ => (self.end == End::Ended(Class::Unreachable)).then_some(Awaits::Answer),
+        }
     }
 
     /// Whether it is a conflict that was not retried yet: an ordinary event, settled at once.
@@ -452,12 +462,13 @@ mod tests {
     fn what_a_server_refuses_that_has_just_started_awaits_it_too() {
         use KnownReason::{AdmissionRefused, KindMissing, QuotaExceeded, ServerUnavailable};
         use KnownReason::{WriteFailed, WriteForbidden};
-        let refused = [AdmissionRefused, KindMissing, WriteFailed, WriteForbidden];
-        for reason in refused.into_iter().chain([ServerUnavailable]) {
-            assert!(report(failure(reason), 0).awaits_server(), "{reason:?}");
+        let awaits = |reason| report(failure(reason), 0).awaits();
+        for reason in [AdmissionRefused, KindMissing, WriteFailed, WriteForbidden] {
+            assert_eq!(awaits(reason), Some(Awaits::Acceptance), "{reason:?}");
         }
-        assert!(!report(failure(QuotaExceeded), 0).awaits_server());
-        assert!(!report(Ok(success(&[])), 0).awaits_server());
+        assert_eq!(awaits(ServerUnavailable), Some(Awaits::Answer));
+        assert_eq!(awaits(QuotaExceeded), None);
+        assert_eq!(report(Ok(success(&[])), 0).awaits(), None);
     }
 
     #[test]

@@ -100,6 +100,9 @@ impl Controller {
             queue.push(&request.primary, cause, Some(after));
         }
         let Some(failure) = off.told else { return };
+        // An update alone may be ignored then, and the failure would stay.
+        let again = Queued::Reconcile(Cause::Undecided);
+        queue.push(&request.primary, again, Some(after));
         // A primary that cannot be read now is reported without its uid.
         let primary = self.connections.read(&request.primary).await.ok().flatten();
         let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
@@ -118,7 +121,7 @@ impl Controller {
     fn retry_missed(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
         let key = &admitted.work.key;
         let is_missed =
-            report.awaits_server() && self.readable.load(Ordering::SeqCst) != admitted.readable;
+            report.awaits().is_some() && self.readable.load(Ordering::SeqCst) != admitted.readable;
         if !is_missed {
             return;
         }

@@ -13,11 +13,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use transom_cluster::{Cluster, Patience};
+use transom_core::backoff;
 use transom_core::inputs::seen::Observed;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unwatched};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
+use transom_core::report::Awaits;
 use transom_core::work::{Cause, Key};
 
 /// The most observations that are taken at once.
@@ -52,7 +54,7 @@ impl Controller {
         for queue in self.queues_of(name) {
             self.enqueue_all(&queue, &Cause::Added);
         }
-        self.retry_awaiting(name);
+        self.retry_all_awaiting(name);
         self.statuses.changed();
     }
 
@@ -91,7 +93,7 @@ impl Controller {
     pub(crate) fn observe_at_once(&self, cluster: &str, observations: Vec<Observation>) {
         let current = self.current.send_replace(false);
         if self.observe_all(observations) {
-            self.retry_awaiting(cluster);
+            self.retry_all_awaiting(cluster);
         }
         self.current.send_replace(current);
     }
@@ -179,8 +181,14 @@ impl Controller {
         sightings.restart(unwatched, now_seconds);
     }
 
+    /// As [`Self::retry_awaiting`], whatever they await.
+    fn retry_all_awaiting(&self, cluster: &str) {
+        self.retry_awaiting(cluster, Awaits::Answer);
+        self.retry_awaiting(cluster, Awaits::Acceptance);
+    }
+
     /// Enqueues every primary whose reconcile failed by what may be over now, of policies that name the cluster.
-    pub(crate) fn retry_awaiting(&self, cluster: &str) {
+    fn retry_awaiting(&self, cluster: &str, awaits: Awaits) {
         let concerned = self.queues_of(cluster);
         let policies: BTreeSet<_> = concerned.map(|queue| Arc::clone(&queue.policy)).collect();
         // Before the results are looked at: a reconcile that has read and has no result yet looks at this after it.
@@ -188,8 +196,9 @@ impl Controller {
         let keys: Vec<Key> = {
             let memory = &mut *self.memory.lock();
             let all = memory.results.iter_mut();
-            let awaiting =
-                all.filter(|(key, last)| last.awaits_server && policies.contains(&key.policy));
+            let awaiting = all.filter(|(key, last)| {
+                last.awaits == Some(awaits) && policies.contains(&key.policy)
+            });
             let again = awaiting.map(|(key, last)| {
                 last.tried_early = true;
                 key.clone()
@@ -236,27 +245,35 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     if once {
         return;
     }
-    let (mut batches, mut retries) = (changes.ready_chunks(BATCH), Retries::default());
+    let mut batches = changes.ready_chunks(BATCH);
+    let mut unanswered = Retries::of(Awaits::Answer);
+    let mut refused = Retries::of(Awaits::Acceptance);
     loop {
         let batch = tokio::select! {
-            () = retries.due() => {
-                controller.retry_awaiting(&name);
-                retries.done(Instant::now());
+            () = unanswered.due() => {
+                unanswered.retry(&controller, &name);
+                continue;
+            }
+            () = refused.due() => {
+                refused.retry(&controller, &name);
                 continue;
             }
             batch = batches.next() => batch,
         };
         let Some(batch) = batch else { return };
         if controller.observe_all(batch) {
-            retries.ask(Instant::now());
+            let now = Instant::now();
+            unanswered.ask(now);
+            refused.ask(now);
         }
     }
 }
 
 /// When to retry the reconciles that await a cluster: at once after its first recovery, then with a growing delay while
 /// recoveries go on. So a watch that fails again and again does not cancel the back-off of unrelated failures.
-#[derive(Default)]
 struct Retries {
+    /// What the reconciles await.
+    awaits: Awaits,
     last: Option<Instant>,
     wait: Duration,
     due: Option<Instant>,
@@ -264,13 +281,33 @@ struct Retries {
 
 impl Retries {
     const FIRST: Duration = Duration::from_millis(250);
-    const LONGEST: Duration = Duration::from_secs(30);
+
+    fn of(awaits: Awaits) -> Self {
+        Self {
+            awaits,
+            last: None,
+            wait: Duration::ZERO,
+            due: None,
+        }
+    }
+
+    /// The longest delay. Of what a server refuses it is that of the back-off: a watch that flaps says nothing about a
+    /// role or a webhook.
+    fn longest(&self) -> Duration {
+        match self.awaits {
+            Awaits::Answer => Duration::from_secs(30),
+            Awaits::Acceptance => Duration::from_millis(backoff::LONGEST_MS),
+        }
+    }
+
     /// After so long without one the next is at once.
-    const QUIET: Duration = Duration::from_secs(60);
+    fn quiet(&self) -> Duration {
+        self.longest() * 2
+    }
 
     fn goes_on(&self, now: Instant) -> Option<Instant> {
-        self.last
-            .filter(|last| now.duration_since(*last) < Self::QUIET)
+        let quiet = self.quiet();
+        self.last.filter(|last| now.duration_since(*last) < quiet)
     }
 
     /// Something can be read again.
@@ -288,9 +325,15 @@ impl Retries {
         }
     }
 
+    /// Retries what awaits it.
+    fn retry(&mut self, controller: &Controller, cluster: &str) {
+        controller.retry_awaiting(cluster, self.awaits);
+        self.done(Instant::now());
+    }
+
     fn done(&mut self, now: Instant) {
         self.wait = match self.goes_on(now) {
-            Some(_) => (self.wait * 2).min(Self::LONGEST),
+            Some(_) => (self.wait * 2).min(self.longest()),
             None => Self::FIRST,
         };
         (self.last, self.due) = (Some(now), None);
@@ -362,7 +405,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_over_and_over_is_tried_less_and_less_often_and_the_last_is_never_lost() {
-        let (start, mut retries) = (Instant::now(), Retries::default());
+        let (start, mut retries) = (Instant::now(), Retries::of(Awaits::Answer));
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
         let mut tried = Vec::new();
         // Something comes back ten times a second, for two minutes.
@@ -380,8 +423,25 @@ mod tests {
         assert!(last > at(119.9) && last <= at(150.0));
         retries.done(last);
         // After a while without any, the next one is at once.
-        let later = last + Retries::QUIET;
+        let later = last + retries.quiet();
         retries.ask(later);
         assert_eq!(retries.due, Some(later));
+    }
+
+    #[test]
+    fn what_a_server_refuses_keeps_its_back_off_while_a_watch_flaps() {
+        let (start, mut retries) = (Instant::now(), Retries::of(Awaits::Acceptance));
+        let mut tried = Vec::new();
+        // A watch comes back every five seconds, for an hour.
+        for second in (0..3_600).step_by(5) {
+            let now = start + Duration::from_secs(second);
+            retries.ask(now);
+            if retries.due.is_some_and(|due| due <= now) {
+                retries.done(now);
+                tried.push(second);
+            }
+        }
+        let last: Vec<_> = tried.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(last.ends_with(&[300, 300, 300]), "{tried:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! How the last reconcile of a primary ended.
 
 use transom_api::{Reason, State};
-use transom_core::report::{End, Report};
+use transom_core::report::{Awaits, End, Report};
 
 /// The result of a reconcile, as far as the next one and the summary need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(crate) struct LastResult {
     /// Whether it is tried again before its time, because something became readable. That attempt counts for the
     /// back-off as the one that it repeats.
     pub(crate) tried_early: bool,
-    /// Whether what failed may succeed once something of the server can be read again.
-    pub(crate) awaits_server: bool,
+    /// What it awaits, if it may succeed once something of the server can be read again.
+    pub(crate) awaits: Option<Awaits>,
     /// Since when it is in this state for this reason, in seconds since 1970.
     pub(crate) since_seconds: i64,
     /// The same, as far as this process saw it: guests count from it.
@@ -42,7 +42,7 @@ impl LastResult {
             message: report.message.clone(),
             failures: report.failures,
             tried_early: false,
-            awaits_server: report.awaits_server(),
+            awaits: report.awaits(),
             since_seconds: report.at_seconds,
             seen_since_seconds: report.at_seconds,
             wrote: !report.writes.is_empty(),
@@ -86,7 +86,7 @@ impl LastResult {
             message: String::new(),
             failures: 0,
             tried_early: false,
-            awaits_server: false,
+            awaits: None,
             since_seconds: at,
             seen_since_seconds: at,
             wrote: false,
