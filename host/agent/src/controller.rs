@@ -63,12 +63,11 @@ use workqueue::{Queues, Workqueue};
 impl Controller {
     /// Reconciles one primary: each stage takes a value and gives the next one its value.
     pub(crate) async fn reconcile(&self, queue: &Workqueue, request: Request) {
+        let primary = Arc::clone(&request.primary);
         if let Some(admitted) = self.admit(queue, request).await {
             self.attempt(queue, Arc::new(admitted)).await;
         }
-        if queue.is_removed() {
-            self.forget(&queue.policy);
-        }
+        self.end(queue, &primary);
     }
 
     async fn attempt(&self, queue: &Workqueue, admitted: Arc<Admitted>) {

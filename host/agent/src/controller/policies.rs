@@ -1,6 +1,8 @@
 //! Takes the policies of API servers, activates revisions, and removes the queues of policies that are gone.
 
 use super::Controller;
+use super::queue::Queued;
+use super::workqueue::Workqueue;
 use crate::policies::Approval;
 use crate::policies::active::Active;
 use crate::policies::load::LoadedPolicy;
@@ -24,6 +26,7 @@ use transom_core::reference::ObjectRef;
 use transom_core::rights;
 use transom_core::rollout::{Approved, Trial};
 use transom_core::share::lock::MutexExt as _;
+use transom_core::work::Cause;
 
 /// How long a trial may take, so that one that is slow does not hold up those of other policies.
 const TRIAL: Duration = Duration::from_secs(600);
@@ -77,12 +80,12 @@ impl Controller {
         for loaded in new.filter_map(|(policy, _)| active.loaded_of(policy)) {
             self.expect(&loaded, true);
         }
-        let mut replaces = false;
+        let mut frees = false;
         for (policy, change) in changes {
             let (loaded, works) = (active.loaded_of(policy), self.queue(policy).is_some());
             match (change, loaded) {
                 (Loaded | Swapped, Some(loaded)) => {
-                    replaces |= works;
+                    frees |= works;
                     let (plan, now_seconds) = (active.take_plan(policy), self.clock.now_seconds());
                     let uid = active.uid(policy);
                     let revision = &loaded.revision;
@@ -93,15 +96,17 @@ impl Controller {
                 }
                 // A policy that did not begin yet will begin with the bounded revision.
                 (Bounded, Some(loaded)) if works => {
-                    replaces = true;
+                    frees = true;
                     self.resume(policy, loaded, None);
                 }
                 (Removed, None) => {
-                    replaces |= works;
+                    frees = true;
                     self.remove_queue(policy);
                 }
                 (TagMoved, _) => self.warn_of_tags(policy, &active.moved(policy)),
-                (Refused | Mended | Waiting | TagReturned, _) => {}
+                // Its candidate is another one now, or none.
+                (Refused | Mended | Waiting, _) => frees = true,
+                (TagReturned, _) => {}
                 (Loaded | Swapped | Bounded, _) | (Removed, Some(_)) => continue,
             }
             active.tell(policy, *change);
@@ -116,7 +121,7 @@ impl Controller {
         self.catalogue_changed(&catalogue, &changed);
         // From here on no status of a removed policy is published.
         self.forget_removed(active, changes);
-        if replaces {
+        if frees {
             self.watch(active);
         }
     }
@@ -177,6 +182,7 @@ impl Controller {
         self.trying
             .locked()
             .retain(|_, tried| !Arc::ptr_eq(tried, &revision));
+        self.watch(&active);
         let approved = match &due.approval {
             None => Approved::Nothing,
             Some(approval) => self.approved(&policy, approval).await,
@@ -214,8 +220,19 @@ impl Controller {
         self.forget(policy);
     }
 
-    /// Forgets what is known for a deleted policy. A reconcile that ends later may add to it again, and calls this once
-    /// more.
+    /// A reconcile ended. It may have added to what is known for its policy after that was deleted: forgets this. If
+    /// the policy was made anew meanwhile, the new one has the primary reconciled, which it may not even select.
+    pub(super) fn end(&self, queue: &Workqueue, primary: &ObjectRef) {
+        if !queue.is_removed() {
+            return;
+        }
+        match self.queue(&queue.policy) {
+            Some(anew) => anew.push(primary, Queued::Reconcile(Cause::Gone), None),
+            None => self.forget(&queue.policy),
+        }
+    }
+
+    /// Forgets what is known for a deleted policy, unless it was made anew.
     pub(super) fn forget(&self, policy: &str) {
         if self.queue(policy).is_some() {
             return;

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use std::process::{Command, Output};
 use std::time::Instant;
 use transom_conformance::fixture::trapping;
+use transom_core::metrics;
 use transom_e2e::agent::Agent;
-use transom_e2e::program;
+use transom_e2e::{http, program};
 use transom_test_cluster::{User, wait};
 
 const NAME: &str = "external-managed-kubeconfig";
@@ -367,6 +368,54 @@ fn a_new_leader_works_on_the_revision_of_the_one_before() -> Result<()> {
             "{writes:?}"
         );
         second.stop()?;
+        Ok(())
+    })
+}
+
+/// Whether the agent watches Klusterlets, or tries to.
+fn watches_klusterlets(agent: &Agent) -> Result<bool> {
+    let admin = agent.admin().context("no admin server")?;
+    let text = http::get(admin, "/metrics")?.body;
+    let families = [metrics::WATCH_OBJECTS.name, metrics::WATCHES_FAILING.name];
+    let is_watch = |line: &str| families.iter().any(|name| line.starts_with(name));
+    let mut watches = text.lines().filter(|line| is_watch(line));
+    Ok(watches.any(|line| line.contains("kind=\"Klusterlet\"")))
+}
+
+#[test]
+fn the_watches_of_a_candidate_end_with_it() -> Result<()> {
+    on_stage(async |stage| {
+        let agent = stage.start_with_approval().await?;
+        let manifest = program::manifest(OUTPUT)?;
+        let whole = json!({"grant": {"read": manifest["spec"]["grant"]["read"]}, "own": {"keepUntilAbsent": ["klusterlet"]}});
+        let mut part = whole.clone();
+        let reads = part["grant"]["read"].as_array_mut().context("no reads")?;
+        reads.retain(|rule| rule["role"] != "klusterlet");
+        part["own"]["keepUntilAbsent"] = Value::Null;
+        let put = async |spec: &Value| stage.patch(POLICY, None, NAME, json!({"spec": spec})).await;
+        let watched = |expected: bool| {
+            let seen = || match watches_klusterlets(&agent) {
+                Ok(seen) => (seen == expected).then_some(()),
+                Err(_) => None,
+            };
+            agent.wait(&format!("watches of Klusterlets: {expected}"), seen)
+        };
+        watched(true)?;
+        put(&part).await?;
+        watched(false)?;
+        // A candidate that is taken back, and one whose policy is deleted.
+        put(&json!({"rollout": {"mode": "Preview"}})).await?;
+        put(&whole).await?;
+        let digest = stage.approvable("").await?;
+        watched(true)?;
+        put(&part).await?;
+        watched(false)?;
+        put(&whole).await?;
+        stage.approvable(&digest).await?;
+        watched(true)?;
+        stage.delete(POLICY, None, NAME).await?;
+        watched(false)?;
+        agent.stop()?;
         Ok(())
     })
 }
