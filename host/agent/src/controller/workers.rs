@@ -13,7 +13,9 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use transom_core::failure::Class;
 use transom_core::reference::ObjectRef;
+use transom_core::report::End;
 use transom_core::work::{Cause, Key};
 
 /// The least number of reconciles of one policy that may run at once; it is the number of cores if that is larger.
@@ -27,6 +29,8 @@ pub(super) const AT_ONCE: usize = 256;
 /// The cores that the agent may use. Asked for once: the answer comes from several files.
 static CORES: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+/// For so many conflicts in a row the agent that ends by itself waits for the next try.
+const CONFLICTS: u32 = 5;
 /// Delay of the retry after a bug in the agent ended a reconcile.
 const AFTER_FAULT: Duration = Duration::from_secs(60);
 
@@ -161,15 +165,30 @@ impl Controller {
         }
     }
 
-    /// Waits until no queue has anything to do now.
+    /// Waits until no queue has anything to do now, and no primary is soon tried again after a conflict: policies that
+    /// write the same object cause these for one another.
     pub(crate) async fn idle(&self) {
         loop {
             let moved = self.moved.notified();
-            if self.queues().iter().all(|queue| queue.is_idle()) {
+            if self.queues().iter().all(|queue| queue.is_idle()) && !self.contends() {
                 return;
             }
             moved.await;
         }
+    }
+
+    /// Whether a conflict is about to be tried again.
+    fn contends(&self) -> bool {
+        let memory = self.memory.lock();
+        let conflicts = memory.results.iter().filter(|(_, last)| {
+            last.end == End::Ended(Class::Conflict) && last.failures <= CONFLICTS
+        });
+        let keys: Vec<_> = conflicts.map(|(key, _)| key.clone()).collect();
+        drop(memory);
+        keys.iter().any(|key| {
+            let queue = self.queue(&key.policy);
+            queue.is_some_and(|queue| queue.awaits(&key.primary, &Cause::Retry))
+        })
     }
 
     /// How many primaries wait or are being reconciled.
@@ -239,9 +258,7 @@ async fn work_on(
         if reconcile.await.is_err() {
             let key = Key::new(&queue.policy, &primary);
             queue.unless_removed(|| controller.faulted(&key, &queue.loaded().revision.policy));
-            if queue.is_removed() {
-                controller.forget(&queue.policy);
-            }
+            controller.end(&queue, &primary);
             queue.push(&primary, Queued::Reconcile(Cause::Retry), Some(AFTER_FAULT));
         }
         let goes_on = shared.is_some() && controller.at_once.available_permits() > 0;
@@ -326,6 +343,58 @@ mod tests {
         controller.forget(POLICY);
         let memory = controller.memory.lock();
         assert_eq!(memory.dependencies.concerned(&read).next(), None);
+        drop(memory);
+        // A policy of that name that was made anew meanwhile looks at it.
+        let anew = Arc::new(Workqueue::new(queue.loaded()));
+        controller.queues.add(Arc::clone(&anew));
+        controller.reconcile(&queue, added(&primary)).await;
+        assert_eq!(anew.left(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nothing_is_idle_before_a_conflict_was_tried_again_a_few_times() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        let key = Key::new(&queue.policy, &primary);
+        let later = Some(Duration::from_secs(600));
+        for (class, failures, idle) in [
+            (Class::Conflict, 1, false),
+            (Class::Conflict, CONFLICTS, false),
+            (Class::Conflict, CONFLICTS + 1, true),
+            (Class::Unreachable, 1, true),
+        ] {
+            let mut memory = controller.memory.lock();
+            let last = memory.results.get_mut(&key).unwrap();
+            (last.end, last.failures) = (End::Ended(class), failures);
+            drop(memory);
+            queue.push(&primary, Queued::Reconcile(Cause::Retry), later);
+            let is_idle = controller.idle().now_or_never().is_some();
+            assert_eq!(is_idle, idle, "{class:?} {failures}");
+            queue.forget(&primary, &Cause::Retry);
+            assert!(controller.idle().now_or_never().is_some());
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_policy_has_worked_here_since_this_replica_leads() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = Workqueue::new(controller.queue(POLICY).unwrap().loaded());
+        queue.push(&primary, Queued::Reconcile(Cause::Added), None);
+        controller.current.send_replace(false);
+        let mut turn = Turn {
+            leading: controller.leading.clone(),
+            current: controller.current.subscribe(),
+            since: Instant::now(),
+        };
+        let gain = async {
+            let gained = Instant::now();
+            controller.current.send_replace(true);
+            gained
+        };
+        let (next, gained) = tokio::join!(queue.next(&mut turn), gain);
+        assert!(next.is_some() && queue.worked() <= gained.elapsed());
     }
 
     #[tokio::test(flavor = "multi_thread")]
