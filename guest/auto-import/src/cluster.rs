@@ -27,12 +27,16 @@ const HOSTING_CLUSTER: &str = "import.open-cluster-management.io/hosting-cluster
 /// The hub finds out by itself.
 const AUTO_DETECT: &str = "auto-detect";
 /// Labels with these domains, or domains below them, belong to systems: they decide about rights, sets and nodes, and
-/// whoever labels a HostedCluster does not decide about these.
-const SYSTEMS: [&str; 4] = [
+/// whoever labels a HostedCluster does not decide about these. By those of the last three a system knows its objects: it
+/// would remove a ManagedCluster that nobody gave it, or leave it out of a backup.
+const SYSTEMS: [&str; 7] = [
     "open-cluster-management.io",
     "kubernetes.io",
     "k8s.io",
     "transom.dev",
+    "argoproj.io",
+    "fluxcd.io",
+    "velero.io",
 ];
 /// Labels without a domain that the hub sets from what it finds out, or that make a cluster the hub's own.
 const SYSTEM_LABELS: [&str; 4] = [
@@ -128,6 +132,9 @@ mod tests {
             "app.kubernetes.io/managed-by",
             "topology.k8s.io/zone",
             "transom.dev/policy",
+            "argocd.argoproj.io/instance",
+            "kustomize.toolkit.fluxcd.io/name",
+            "velero.io/exclude-from-backup",
             "local-cluster",
         ] {
             assert!(is_of_system(key), "{key}");

@@ -53,17 +53,21 @@ impl Import {
         imported_as.is_some_and(|name| name != self.name || !is_ours)
     }
 
-    /// Of one that is left alone: what a person has to know. Either it was detached and another HostedCluster took the
-    /// name, or it takes the place of one that is gone. Which of both it is cannot be told from here.
+    /// Of one that is left alone: what a person has to know.
     fn told(self, there: Option<&ManagedCluster>, primary: &Primary) -> Option<Waiting> {
-        let metadata = there.map(|there| &there.metadata)?;
-        let is_noted = self.hosted.imported_as() == Some(&self.name);
-        let is_of_another = is_noted && metadata.is_made_for(primary) == Some(false);
-        is_of_another.then(|| {
-            let message = format!("ManagedCluster {} was made for another one", self.name);
-            let problem = reasons::IMPORTED_FOR_ANOTHER.problem(message);
-            problem.waiting(vec![self.cluster])
-        })
+        let (name, imported_as) = (&self.name, self.hosted.imported_as()?);
+        let problem = match there.map(|there| there.metadata.is_made_for(primary)) {
+            // Other policies go by the new name, and nobody imported it by hand under that.
+            None if imported_as != name => reasons::RENAMED_AFTER_IMPORT.problem(format!(
+                "it was imported as ManagedCluster {imported_as}, and is named {name} now"
+            )),
+            // Either it was detached and another HostedCluster took the name, or it takes the place of one that is
+            // gone. Which of both it is cannot be told from here.
+            Some(Some(false)) if imported_as == name => reasons::IMPORTED_FOR_ANOTHER
+                .problem(format!("ManagedCluster {name} was made for another one")),
+            _ => return None,
+        };
+        Some(problem.waiting(vec![self.cluster]))
     }
 }
 

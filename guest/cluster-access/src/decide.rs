@@ -157,7 +157,7 @@ impl World for ClusterAccess {
         }
         let (first, last) = namespace(&context.settings, decided, &objects, &known);
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
-        let stays = known.registration_stays(&objects);
+        let stays = decided == Decided::Denied && known.any_stays(&objects);
         let whole = !stays && (decided != Decided::Accepted || !known.binding_leaves());
         match (incomplete(&cluster, &inputs), said(decided)) {
             // Comes before the write that may fail again. Written only once: then the cluster is accepted as soon as

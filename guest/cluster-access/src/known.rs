@@ -98,14 +98,18 @@ impl Known {
         binding.is_some_and(|binding| binding.ends(objects))
     }
 
-    /// Whether the binding of the registration agent is of others, so that the host does not remove it: the agents of a
-    /// denied cluster keep what it gives.
-    pub(crate) fn registration_stays(&self, objects: &Objects<'_>) -> bool {
-        let is_ours = |there: &ExistingObject| {
-            there.metadata.is_stamped() || there.gives("registration", objects)
+    /// Whether a binding is of others, so that the host does not remove it: the agents of a denied cluster keep what it
+    /// gives.
+    pub(crate) fn any_stays(&self, objects: &Objects<'_>) -> bool {
+        let stays = |(there, role): (&Option<ExistingObject>, &str)| {
+            let there = there.as_ref();
+            there.is_some_and(|there| !there.metadata.is_stamped() && !there.gives(role, objects))
         };
-        let there = self.registration.as_ref();
-        there.is_some_and(|there| !is_ours(there))
+        let bindings = [
+            (&self.registration, "registration"),
+            (&self.binding, "work"),
+        ];
+        bindings.into_iter().any(stays)
     }
 
     /// Whether the binding is being deleted together with its namespace, in which it cannot be recreated. Then it stays

@@ -34,8 +34,8 @@ pub(crate) const ERROR: Reason = Reason {
 
 pub(crate) const WORKS_REMAIN: Reason = Reason {
     name: "ManifestWorksRemain",
-    meaning: "A denied cluster still has ManifestWorks, so its work agent keeps its rights in order to clean up.",
-    remedy: "Delete the ManifestWorks in the namespace of the cluster, or wait until they are gone.",
+    meaning: "A cluster that was denied, or is being deleted, still has ManifestWorks, so its work agent keeps its rights in order to clean up.",
+    remedy: "Delete the ManifestWorks in the namespace of the cluster, or wait until they are gone. Look at their finalizers if they stay: the work agent takes them off.",
 };
 
 pub(crate) const BINDING_REMAINS: Reason = Reason {

@@ -14,37 +14,41 @@ fn of_cluster(cluster: &str, resource: &str, verbs: &[&str]) -> Rule {
     rule(CLUSTERS, &[resource], verbs).named(&[cluster])
 }
 
-fn renews() -> Rule {
-    let resource = "managedclusters/clientcertificates";
-    rule(
-        "register.open-cluster-management.io",
-        &[resource],
-        &["renew"],
-    )
+/// What an agent needs to renew its certificate: it makes a request, and gets the certificate from it.
+fn renews() -> [Rule; 2] {
+    let verbs = ["create", "get", "list", "watch"];
+    [
+        rule(
+            "certificates.k8s.io",
+            &["certificatesigningrequests"],
+            &verbs,
+        ),
+        rule(
+            "register.open-cluster-management.io",
+            &["managedclusters/clientcertificates"],
+            &["renew"],
+        ),
+    ]
 }
 
 /// What the agents of an accepted cluster may do on the whole hub.
 pub(crate) fn of_accepted(cluster: &str) -> Vec<Rule> {
-    vec![
-        rule(
-            "certificates.k8s.io",
-            &["certificatesigningrequests"],
-            &["create", "get", "list", "watch"],
-        ),
-        renews(),
+    let own = [
         of_cluster(
             cluster,
             "managedclusters",
             &["get", "list", "update", "watch"],
         ),
         of_cluster(cluster, "managedclusters/status", &["patch", "update"]),
-    ]
+    ];
+    renews().into_iter().chain(own).collect()
 }
 
 /// The same for one that was denied.
 pub(crate) fn of_denied(cluster: &str, may_renew: bool) -> Vec<Rule> {
     let reads = of_cluster(cluster, "managedclusters", &["get", "list", "watch"]);
-    may_renew.then(renews).into_iter().chain([reads]).collect()
+    let renews = may_renew.then(renews).into_iter().flatten();
+    renews.chain([reads]).collect()
 }
 
 /// What registration agents may do in the namespace of their cluster.

@@ -122,6 +122,10 @@ impl Copies {
         ] {
             copies.wanted.extend(wanted.then(|| of_kind(kind)));
         }
+        if copies.wanted.iter().any(|one| one.source == one.copy) {
+            let message = "the copies would be the secrets that they are copied from";
+            return Err(reasons::INVALID_COPY_NAME.problem(message).at(field));
+        }
         Ok(copies)
     }
 }
