@@ -23,6 +23,8 @@ pub(crate) const LIMITS: ParseLimits = ParseLimits {
     depth: 100,
 };
 
+/// The time of a case that names none.
+pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
 /// What stands between file and number in the place of an object.
 pub(crate) const DOCUMENT: &str = ", document ";
 

@@ -52,6 +52,12 @@ pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Comma
         difference::print(&changes, args.reveal, screen);
     } else {
         form::print(&changes, args.output, args.reveal, screen)?;
+        // An object that is gone is in no list.
+        for gone in changes.show(|one| one.after.is_none().then_some(one.reference)) {
+            if let Some(gone) = gone {
+                screen.note(format_args!("would delete {gone}"));
+            }
+        }
     }
     let would_change = !failed && args.exit_code && changes.would_be_written();
     // The process ends now, and the system frees its memory at once.
@@ -201,7 +207,7 @@ fn circumstances(
                 path.display()
             ),
         },
-        (None, None) => None,
+        (None, None) => case.and_then(|_| parse_rfc3339(case::NOW)),
     };
     let name = case
         .and_then(|case| case.agent.cluster_name.as_deref())

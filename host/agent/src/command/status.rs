@@ -62,10 +62,11 @@ impl PrimaryState {
     fn of(state: State, account: &Account) -> Self {
         match state {
             State::Failed => Self::Failed,
-            State::Waiting => Self::Waiting,
             State::Held => Self::Held,
+            State::Waiting if account.steps.is_empty() => Self::Waiting,
             State::Applied if account.steps.is_empty() => Self::Applied,
-            State::Applied => Self::WouldApply,
+            // Also before it waits, as for what it deletes.
+            State::Waiting | State::Applied => Self::WouldApply,
         }
     }
 }
@@ -166,7 +167,11 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
         (standing, _) => (standing, reason, message),
     };
     let (reason, message, (meaning, remedy)) = match standing {
-        WouldApply => (KnownReason::ReadOnly.into(), String::new(), would_apply()),
+        WouldApply => {
+            let then = Some(message).filter(|_| state == State::Waiting);
+            let then = then.unwrap_or_default();
+            (KnownReason::ReadOnly.into(), then, would_apply())
+        }
         _ => {
             let explained = explained(controller, &key, &reason);
             (reason, message, explained)

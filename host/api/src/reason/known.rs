@@ -55,8 +55,8 @@ reasons! {
     // States without a failure.
     InSync, Held: "The objects match the desired state.", "Nothing to do.";
     Suspended, Held: "The policy is suspended.", "Set spec.suspend of the policy to false.";
-    ReadOnly, Held: "The agent is read-only. The message shows what it would write.",
-        "Run the agent without --read-only to have it written.";
+    ReadOnly, Held: "Nothing is written: the agent is read-only, or it is `transom status`, which only shows what would be written.",
+        "Run the agent without --read-only to have it written. If `transom status` says it, a running agent writes it next.";
     SourceDeleted, Left: "The primary was deleted. What was made for it is removed or kept, as the policy says.",
         "Nothing to do.";
     Loaded, Held: "The newest revision of the policy is active.", "Nothing to do.";

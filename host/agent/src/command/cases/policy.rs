@@ -25,9 +25,6 @@ use transom_core::reference::LOCAL;
 use transom_core::time::parse_rfc3339;
 use transom_engine::Engine;
 
-/// The time of a case that names none.
-const NOW: &str = "2026-11-21T08:00:00Z";
-
 /// One revision of each component, so that its code stays compiled from case to case.
 pub(super) type WarmRevisions = BTreeMap<String, Arc<LoadedPolicy>>;
 
@@ -100,7 +97,7 @@ async fn start(
         policies,
         ..FoundPolicies::default()
     });
-    let now = case.now.as_deref().unwrap_or(NOW);
+    let now = case.now.as_deref().unwrap_or(case::NOW);
     let now = parse_rfc3339(now)
         .with_context(|| format!("failed to read spec.now of the case: `{now}` is not a time"))?;
     let AgentSpec {

@@ -141,7 +141,11 @@ fn cells(row: &Row) -> [String; 6] {
         row.key.primary.to_string(),
         row.key.policy.to_string(),
         match row.standing {
-            PrimaryState::WouldApply => planned(row).join("; "),
+            PrimaryState::WouldApply => {
+                let then = (!row.message.is_empty()).then(|| row.message.clone());
+                let all: Vec<_> = planned(row).into_iter().chain(then).collect();
+                all.join("; ")
+            }
             _ => row.message.clone(),
         },
     ]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use transom_core::document;
 use transom_core::reference::ObjectRef;
-use transom_core::work::Cause;
+use transom_core::work::{Cause, Key};
 
 /// What a case expects.
 #[derive(Debug, Default, Deserialize)]
@@ -37,9 +37,19 @@ pub(super) struct CaseExpectation {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct StateOf {
+    /// Under which policy; without it, under each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
     primary: CaseReference,
     state: String,
     reason: String,
+}
+
+impl StateOf {
+    fn is_of(&self, key: &Key) -> bool {
+        let mut policy = self.policy.iter();
+        policy.all(|policy| **policy == *key.policy) && self.primary.names(&key.primary)
+    }
 }
 
 /// A primary that is reconciled, and its causes.
@@ -120,35 +130,45 @@ impl Comparison {
     /// Compares the states of all primaries.
     pub(super) fn states(&mut self, session: &Session) {
         let memory = session.controller.memory.lock();
+        let results = &memory.results;
+        let mut policies: Vec<_> = results.keys().map(|key| &key.policy).collect();
+        policies.dedup();
+        let policy = |key: &Key| (policies.len() > 1).then(|| key.policy.to_string());
         let mut differences = Vec::new();
         for wanted in &self.expected.states {
             let (primary, want) = (&wanted.primary, (&*wanted.state, &*wanted.reason));
-            let mut results = memory.results.iter();
-            let found = results.find(|(key, _)| primary.names(&key.primary));
-            let got = found.map(|(_, last)| (last.state.as_str(), last.reason.as_str()));
-            if got != Some(want) {
-                let got = match found {
-                    Some((_, last)) => {
-                        format!("{} {}: {}", last.state.as_str(), last.reason, last.message)
-                    }
-                    None => "no state".to_owned(),
-                };
+            let mut found = results
+                .iter()
+                .filter(|(key, _)| wanted.is_of(key))
+                .peekable();
+            if found.peek().is_none() {
+                let (state, reason) = want;
                 differences.push(format!(
-                    "{primary}: expected {} {}, got {got}",
-                    want.0, want.1
+                    "{primary}: expected {state} {reason}, got no state"
+                ));
+            }
+            let others =
+                found.filter(|(_, last)| (last.state.as_str(), last.reason.as_str()) != want);
+            for (key, last) in others {
+                let under = policy(key).map(|policy| format!(" under {policy}"));
+                let (under, (state, reason)) = (under.unwrap_or_default(), want);
+                let got = format!("{} {}: {}", last.state.as_str(), last.reason, last.message);
+                differences.push(format!(
+                    "{primary}{under}: expected {state} {reason}, got {got}"
                 ));
             }
         }
         let mut all = Vec::new();
-        for (key, last) in &memory.results {
+        for (key, last) in results {
             let (state, reason) = (last.state.as_str().to_owned(), last.reason.to_string());
             let mut wanted = self.expected.states.iter();
-            if !wanted.any(|wanted| wanted.primary.names(&key.primary)) {
+            if !wanted.any(|wanted| wanted.is_of(key)) {
                 let difference =
                     format!("{}: expected no state, got {state} {reason}", key.primary);
                 differences.push(difference);
             }
             all.push(StateOf {
+                policy: policy(key),
                 primary: CaseReference::of(&key.primary),
                 state,
                 reason,
