@@ -13,7 +13,7 @@ mod unwritten;
 pub use check::{LimitCheck, LimitResult};
 pub use kinds::{LimitedKinds, kinds};
 pub use record::LimitRecord;
-pub use unwritten::{is_unchanged, is_unwritten};
+pub use unwritten::is_without_effect;
 
 use crate::digest::Digest;
 use crate::failure::Failure;

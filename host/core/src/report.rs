@@ -363,6 +363,7 @@ mod tests {
         let step = |result: &Result<(), KnownReason>| StepOutcome {
             target: target("demo"),
             kind: WriteKind::Create,
+            part: None,
             result: result.map_err(|reason| WriteFailure {
                 reason,
                 message: "disk full".to_owned(),

@@ -95,7 +95,7 @@ impl Controller {
             left = left_by(outcome, key);
         }
         let mut steps = outcome.steps.iter();
-        let wrote = |step: &StepOutcome| step.target == *key.primary && step.result.is_ok();
+        let wrote = |step: &StepOutcome| step.target == *key.primary && step.has_written();
         // An object that is no longer a primary has no last seen state, so its next event counts as a change.
         if touched.primary.is_some() && steps.any(wrote) {
             // The state after the write counts as seen. When it is not known, another writer may have changed the
@@ -190,7 +190,7 @@ impl Controller {
     ) -> Option<ObjectRef> {
         let mut news = None;
         for (at, (step, done)) in outcome.of(steps).enumerate() {
-            if done.is_none_or(|done| done.result.is_err()) {
+            if done.is_none_or(|done| !done.has_written()) {
                 let limiter = &mut self.memory.lock().write_limiter;
                 limiter.give_back(key, step);
             }
@@ -252,8 +252,8 @@ impl Controller {
         let mut news = None;
         telemetry::wrote(key, outcome);
         let done = outcome.of(steps);
-        let done = done.filter_map(|(step, done)| Some((step, done?)));
-        for (step, done) in done.filter(|(_, done)| done.result.is_ok()) {
+        let written = done.filter_map(|(step, done)| Some((done?.written(step)?, done?)));
+        for (step, done) in written {
             let left = done.left.as_deref();
             self.connections.component_changed(step.target());
             let concerned = self.memory.lock().wrote(key, step, done);
@@ -304,7 +304,7 @@ fn is_done(step: Option<usize>, key: &Key, outcome: &Outcome) -> bool {
 /// The primary as the last write to it left it, where that is known.
 fn left_by(outcome: &mut Outcome, key: &Key) -> Option<Box<Object>> {
     let mut steps = outcome.steps.iter_mut().rev();
-    let last = steps.find(|step| step.target == *key.primary && step.result.is_ok());
+    let last = steps.find(|step| step.target == *key.primary && step.has_written());
     last.and_then(|step| step.left.take())
 }
 

@@ -12,6 +12,7 @@ use super::lease::Leading;
 use super::policy_status::PolicyStatuses;
 use super::resources::{Resource, Resources, Unresolved};
 use super::send::{SendError, Sender, TIMEOUT};
+use super::shared::Asking;
 use super::taint_times::TaintTimes;
 use answer::WebhookChanges;
 use kube::Client;
@@ -29,49 +30,85 @@ use transom_core::reference::ObjectRef;
 impl Kubernetes {
     /// Performs one step of a policy's plan, only if its object is as it was read.
     pub async fn perform(&self, policy: &str, step: &Step) -> StepOutcome {
-        let mut kept = Kept::default();
-        let result = self.write(policy, step, &mut kept).await;
-        StepOutcome::of(step.target().clone(), step.kind(), result).keeping(kept)
-    }
-
-    /// Writes one step; `kept` becomes what the server made of the values.
-    async fn write(
-        &self,
-        policy: &str,
-        step: &Step,
-        kept: &mut Kept,
-    ) -> Result<Option<Object>, WriteFailure> {
         let target = step.target();
         let asking = self.shared.asking(target);
-        match self.writer.perform(policy, step).await {
+        let done = |left| StepOutcome::of(target.clone(), step.kind(), Ok(left));
+        match self.writer.perform_parts(policy, step).await {
             Ok(Some(object)) => {
-                *kept = Kept::of(step, &object);
                 // After a delete the object waits for its finalizers; listeners are told.
                 let deleted = step.kind() == WriteKind::Delete;
                 match deleted {
                     true => self.shared.took(&object, &asking),
                     false => self.shared.wrote(&object, &asking),
                 }
-                let now = self.shared.known(target).and_then(Result::ok).flatten();
-                Ok(now.filter(|now| deleted || now.version == object.version))
+                let left = self.known(target);
+                let left = left.filter(|now| deleted || now.version == object.version);
+                done(left).keeping(Kept::of(step, &object))
             }
             Ok(None) => {
                 if let Step::Delete { version, .. } | Step::Patch { version, .. } = step {
                     self.shared.gone(target, version, &asking);
                 }
-                Ok(None)
+                done(None)
             }
-            Err(failure) => {
-                // The next reconcile requests an unwatched object anyway; none reads the record of a revision.
-                let watched = || self.shared.weigh(target).is_some();
-                if failure.reason == KnownReason::WriteConflict && watched() {
-                    // Lets the next reconcile start from the present object, even if the watch lags. If this read
-                    // fails, that reconcile reads again.
-                    let _ = self.read_fresh(target).await;
-                }
-                Err(failure)
-            }
+            Err(FailedStep { failure, part }) => self.failed(step, failure, part, &asking).await,
         }
+    }
+
+    /// The outcome of a step that failed, perhaps after a part of it was written.
+    async fn failed(
+        &self,
+        step: &Step,
+        failure: WriteFailure,
+        part: Option<Box<PartInPlace>>,
+        asking: &Asking,
+    ) -> StepOutcome {
+        let target = step.target();
+        if let Some(part) = &part {
+            self.shared.wrote(&part.object, asking);
+        }
+        // The next reconcile requests an unwatched object anyway; none reads the record of a revision.
+        let watched = || self.shared.weigh(target).is_some();
+        if failure.reason == KnownReason::WriteConflict && watched() {
+            // Lets the next reconcile start from the present object, even if the watch lags. If this read fails, that
+            // reconcile reads again.
+            let _ = self.read_fresh(target).await;
+        }
+        match part {
+            Some(part) => {
+                let left = self.known(target);
+                let left = left.filter(|now| now.version == part.object.version);
+                let kept = Kept::of(&part.step, &part.object);
+                StepOutcome::in_part(step, failure, part.step, left).keeping(kept)
+            }
+            None => StepOutcome::failed(step, failure),
+        }
+    }
+
+    /// What a read gives of an object now, if no request is needed.
+    fn known(&self, target: &ObjectRef) -> Option<Object> {
+        self.shared.known(target)?.ok()?
+    }
+}
+
+/// Why a step failed, and which part of it is in place all the same.
+struct FailedStep {
+    failure: WriteFailure,
+    part: Option<Box<PartInPlace>>,
+}
+
+/// What was written of a step before the rest failed.
+struct PartInPlace {
+    /// A patch of these fields.
+    step: Step,
+    /// The object in the answer to it.
+    object: Object,
+}
+
+impl From<WriteFailure> for FailedStep {
+    fn from(failure: WriteFailure) -> Self {
+        let part = None;
+        Self { failure, part }
     }
 }
 
@@ -134,25 +171,38 @@ impl Writer {
     /// `WriteConflict` when the object is not as it was read, `ReadOnly` with what would be written, `AdmissionChanged`
     /// after a write that a webhook changed, and a reason for each way in which a server refuses.
     pub async fn perform(&self, policy: &str, step: &Step) -> Result<Option<Object>, WriteFailure> {
+        let done = self.perform_parts(policy, step).await;
+        done.map_err(|FailedStep { failure, .. }| failure)
+    }
+
+    /// The same; an error also says which part of the step is in place.
+    async fn perform_parts(&self, policy: &str, step: &Step) -> Result<Option<Object>, FailedStep> {
         if self.read_only {
-            return Err(WriteFailure {
+            return Err(FailedStep::from(WriteFailure {
                 reason: KnownReason::ReadOnly,
                 message: would(step),
-            });
+            }));
         }
         self.standing.check(policy, step)?;
         let parts = request::parts(step);
         let resource = self.resource_for(step, &parts).await?;
-        let mut left: Option<Object> = None;
+        let (mut sent, mut left) = (Vec::new(), None::<Object>);
         for part in parts {
             let part = match &left {
                 Some(left) => part.at(&left.version),
                 None => part,
             };
-            let Some(answer) = self.send(policy, &part, &resource).await? else {
-                return Ok(None);
-            };
-            left = Some(object(step.target(), answer));
+            match self.send(policy, &part, &resource).await {
+                Ok(Some(answer)) => left = Some(object(step.target(), answer)),
+                Ok(None) => return Ok(None),
+                Err(failure) => {
+                    let in_place = request::joined(sent).zip(left);
+                    let part = in_place.map(|(step, object)| PartInPlace { step, object });
+                    let part = part.map(Box::new);
+                    return Err(FailedStep { failure, part });
+                }
+            }
+            sent.push(part);
         }
         // An object that is being deleted is gone with its last finalizer.
         let ends = left.as_ref().is_some_and(Object::deleting) && step.is_of_finalizers();
@@ -174,16 +224,8 @@ impl Writer {
         resource: &Resource,
     ) -> Result<Option<Value>, WriteFailure> {
         let step = &*part.step;
-        let invalid = |why: &str| {
-            let reason = KnownReason::WriteInvalid;
-            failure::failed(step.kind(), step.target(), reason, why)
-        };
-        let missing = part.subresource.filter(|name| !resource.has(name));
-        if let Some(name) = missing {
-            return Err(invalid(&format!("its kind has no subresource `{name}`")));
-        }
-        let (verb, request) =
-            request::of(policy, part, resource).map_err(|error| invalid(&error.to_string()))?;
+        let (verb, request) = request::of(policy, part, resource)
+            .map_err(|error| invalid(step, &error.to_string()))?;
         match self.sender.send(verb, Purpose::Work, &request).await {
             Ok(answer) => Ok(Some(answer)),
             Err(refusal) if step.kind() == WriteKind::Delete && failure::is_gone(&refusal) => {
@@ -200,19 +242,30 @@ impl Writer {
         }
     }
 
-    /// The kind of a step, resolved again if it lacks the subresource of a part.
+    /// The kind of a step, resolved again if it lacks the subresource of a part; an error if it still does. Checked of
+    /// all parts before the first one is sent.
     async fn resource_for(
         &self,
         step: &Step,
         parts: &[WrittenPart<'_>],
     ) -> Result<Arc<Resource>, WriteFailure> {
         let resource = self.resource(step).await?;
-        let mut subresources = parts.iter().filter_map(|part| part.subresource);
+        let lacks = |resource: &Resource| {
+            let mut subresources = parts.iter().filter_map(|part| part.subresource);
+            subresources.find(|name| !resource.has(name))
+        };
         let target = step.target();
-        let lacks = subresources.any(|name| !resource.has(name));
-        match lacks && self.resources.doubt(&target.api_version, &target.kind) {
-            true => self.resource(step).await,
-            false => Ok(resource),
+        let is_doubted = || self.resources.doubt(&target.api_version, &target.kind);
+        let resource = match lacks(&resource).is_some() && is_doubted() {
+            true => self.resource(step).await?,
+            false => resource,
+        };
+        match lacks(&resource) {
+            Some(name) => {
+                let why = format!("its kind has no subresource `{name}`");
+                Err(invalid(step, &why))
+            }
+            None => Ok(resource),
         }
     }
 
@@ -245,6 +298,11 @@ impl Writer {
         }
         failure::of(step.kind(), target, refusal)
     }
+}
+
+/// The failure of a step that no server can take.
+fn invalid(step: &Step, why: &str) -> WriteFailure {
+    failure::failed(step.kind(), step.target(), KnownReason::WriteInvalid, why)
 }
 
 /// Describes what a step would do.

@@ -166,6 +166,34 @@ async fn writes_a_subresource_that_a_known_kind_gets_later() -> Result<()> {
 }
 
 #[tokio::test]
+async fn writes_nothing_of_a_patch_whose_kind_lacks_a_subresource() -> Result<()> {
+    let scene = Scene::new("lacks-status").await?;
+    let admin = connect(scene.cluster, scene.cluster.admin()).await?;
+    things_with_status(&scene, false).await?;
+    let thing = first_thing(&scene).await?;
+    let fields = [("spec.size", json!(1)), ("status.phase", json!("ready"))];
+    let step = Step::Patch {
+        reference: thing.reference.clone(),
+        version: thing.version.clone(),
+        fields: fields
+            .map(|(path, value)| (path.to_owned(), value))
+            .to_vec(),
+    };
+    let done = admin.perform(POLICY, &step).await;
+    let failure = done.result.unwrap_err();
+    assert_eq!(
+        (failure.reason, failure.message.as_str()),
+        (
+            KnownReason::WriteInvalid,
+            "failed to patch Thing lacks-status/a: its kind has no subresource `status`"
+        )
+    );
+    assert_eq!(done.part, None);
+    assert_eq!(scene.there(&thing.reference).await?, thing);
+    Ok(())
+}
+
+#[tokio::test]
 async fn refuses_a_subresource_that_a_known_kind_lost() -> Result<()> {
     let scene = Scene::new("loses-status").await?;
     let admin = connect(scene.cluster, scene.cluster.admin()).await?;

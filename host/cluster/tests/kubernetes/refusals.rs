@@ -169,6 +169,45 @@ async fn names_invalid_oversized_and_immutable_writes() -> Result<()> {
 }
 
 #[tokio::test]
+async fn says_which_part_of_a_patch_is_in_place_when_its_status_is_refused() -> Result<()> {
+    let scene = Scene::new("in-part").await?;
+    let cluster = json!({
+        "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": {"name": "in-part"}, "spec": {"hubAcceptsClient": false},
+    });
+    let cluster = scene.foreign(cluster).await?;
+    let condition = json!({"type": "Ours", "status": "True", "reason": "R", "message": "m",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let fields = [
+        ("status.conditions", json!([condition])),
+        ("metadata.labels.ours", json!("x")),
+    ];
+    let step = Step::Patch {
+        reference: cluster.reference.clone(),
+        version: cluster.version.clone(),
+        fields: fields
+            .map(|(path, value)| (path.to_owned(), value))
+            .to_vec(),
+    };
+    // The role has no right to the subresource.
+    let done = scene.agent.perform(POLICY, &step).await;
+    let failure = done.result.unwrap_err();
+    assert_eq!(failure.reason, KnownReason::WriteForbidden, "{failure:?}");
+    let Some(Step::Patch { fields, .. }) = done.part.as_deref() else {
+        panic!("{:?}", done.part)
+    };
+    assert_eq!(*fields, [("metadata.labels.ours".to_owned(), json!("x"))]);
+    let there = scene.there(&cluster.reference).await?;
+    assert_eq!(there.body["metadata"]["labels"]["ours"], json!("x"));
+    assert_eq!(there.body["status"], cluster.body["status"]);
+    // It is not as it was read any more: this time nothing is written.
+    let done = scene.agent.perform(POLICY, &step).await;
+    let reason = done.result.unwrap_err().reason;
+    assert_eq!((reason, done.part), (KnownReason::WriteConflict, None));
+    Ok(())
+}
+
+#[tokio::test]
 async fn names_the_exceeded_quota() -> Result<()> {
     let scene = Scene::new("quota").await?;
     let none = json!({"count/secrets": "0"});

@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 pub use all::Contentions;
-use serde_json::json;
+use serde_json::{Value, json};
 use transom_api::KnownReason;
 
 /// Foreign changes within this many seconds count together.
@@ -61,6 +61,12 @@ impl FieldFingerprints {
             .iter()
             .filter(|(place, digest)| differs(place, *digest));
         Self(unlike.cloned().collect())
+    }
+
+    /// The part that is about some places.
+    fn only(&self, is_of: impl Fn(&str) -> bool) -> Self {
+        let of = self.0.iter().filter(|(place, _)| is_of(place));
+        Self(of.cloned().collect())
     }
 
     /// Sets what is said of a place, if anything is.
@@ -157,6 +163,23 @@ impl Contention {
     /// The same, with what the server made of it: that is how the object was left.
     fn written_as(&mut self, kept: &Kept) {
         self.written();
+        self.keep(kept);
+    }
+
+    /// Records that these fields of the permitted write are in place, and that the rest of it failed: what others did
+    /// to the rest stays counted.
+    fn part_written_as(&mut self, fields: &[(String, Value)], kept: &Kept) {
+        let is_of = |place: &str| fields.iter().any(|(path, _)| is_place_of(place, path));
+        if let Some(planned) = &self.planned {
+            let part = planned.only(is_of);
+            self.left = std::mem::take(&mut self.left).then(part);
+            self.seen.0.retain(|(place, _)| !is_of(place));
+        }
+        self.keep(kept);
+    }
+
+    /// Takes in what the server made of a write.
+    fn keep(&mut self, kept: &Kept) {
         self.forms.then(kept);
         if kept.whole.is_none() {
             // Lists that are compared by their elements have places of other names.
@@ -192,6 +215,12 @@ impl Contention {
     }
 }
 
+/// Whether a place is that of a field, or of elements of it.
+fn is_place_of(place: &str, path: &str) -> bool {
+    let rest = place.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+}
+
 /// A fingerprint of an object that a policy makes whole: its data, its owner, and the keys that the policy put on it; a
 /// fixed one when there is no object. It must not leave the process.
 pub fn whole(target: Option<&Object>) -> Digest {
@@ -210,6 +239,7 @@ pub fn whole(target: Option<&Object>) -> Digest {
 mod tests {
     use super::all::{CountedWrite, SWEPT_FROM};
     use super::*;
+    use crate::plan::Step;
     use crate::sample::{key, object, target};
     use crate::work::Key;
 
@@ -346,6 +376,53 @@ mod tests {
             assert_eq!(put(Some("newer"), "newest"), 0);
             assert_eq!(put(Some("of others"), "newest"), 1);
         }
+    }
+
+    #[test]
+    fn of_a_write_that_failed_in_part_only_what_was_written_is_ours() {
+        let (key, target) = (key("one"), target("demo"));
+        let contentions = Contentions::default();
+        let (label, condition) = ("metadata.labels[\"x\"]", "status.conditions[Ours]");
+        let put = |there: [&str; 2], ours: &str| {
+            contentions.of_fields(&key, &target, |contention| {
+                let before = said(&[(label, there[0]), (condition, there[1])]);
+                let after = said(&[(label, ours), (condition, ours)]);
+                let permitted = contention.permit(&target, before, after, 0);
+                permitted.is_ok().then_some(contention.changed_at.len())
+            })
+        };
+        let wrote = |fields: &[&str], is_whole: bool| {
+            let fields = fields.iter().map(|path| ((*path).to_owned(), json!(0)));
+            let step = Step::Patch {
+                reference: target.clone(),
+                version: "1".to_owned(),
+                fields: fields.collect(),
+            };
+            match is_whole {
+                true => contentions.wrote(&key, &step, &Kept::default()),
+                false => contentions.wrote_part(&key, &step, &Kept::default()),
+            }
+        };
+        assert_eq!(put(["", ""], "a"), Some(0));
+        wrote(&[label, "status.conditions"], true);
+        // Again and again the guest wants something else, and only the label is written. Nobody else changes anything.
+        let mut there = "a".to_owned();
+        for at in 0..5 {
+            let wanted = at.to_string();
+            assert_eq!(put([&there, "a"], &wanted), Some(0), "{wanted}");
+            wrote(&[label], false);
+            there = wanted;
+        }
+        // What another writer did to the condition counts once, also when the label is written again.
+        for _ in 0..5 {
+            assert_eq!(put([&there, "theirs"], "b"), Some(1));
+            wrote(&[label], false);
+            "b".clone_into(&mut there);
+        }
+        // So does each change of the label, although the condition fails every time.
+        assert_eq!(put(["theirs", "theirs"], "b"), Some(2));
+        wrote(&[label], false);
+        assert_eq!(put(["theirs", "theirs"], "b"), None);
     }
 
     #[test]

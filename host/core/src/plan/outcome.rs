@@ -27,6 +27,8 @@ pub struct StepOutcome {
     pub kind: WriteKind,
     /// How it ended.
     pub result: Result<(), WriteFailure>,
+    /// Of a step that failed: the part of it that was written all the same, by a request before the one that failed.
+    pub part: Option<Box<Step>>,
     /// The object as the write left it, when a read still returns it: no later change is known.
     pub left: Option<Box<Object>>,
     /// What the cluster made of the values that were written.
@@ -48,9 +50,32 @@ impl StepOutcome {
             target,
             kind,
             result,
+            part: None,
             left,
             kept: Kept::default(),
         }
+    }
+
+    /// The result of a step that failed after a part of it was written; `left` and `kept` are of that part.
+    pub fn in_part(step: &Step, failure: WriteFailure, part: Step, left: Option<Object>) -> Self {
+        Self {
+            part: Some(Box::new(part)),
+            left: left.map(Box::new),
+            ..Self::failed(step, failure)
+        }
+    }
+
+    /// What is in place of the step that this is the result of: all of it, or the part that was written.
+    pub fn written<'a>(&'a self, step: &'a Step) -> Option<&'a Step> {
+        match self.result {
+            Ok(()) => Some(step),
+            Err(_) => self.part.as_deref(),
+        }
+    }
+
+    /// Whether anything was written.
+    pub fn has_written(&self) -> bool {
+        self.result.is_ok() || self.part.is_some()
     }
 
     /// The same with what the cluster made of the values that were written.
@@ -254,6 +279,7 @@ mod tests {
             target: target(),
             kind: WriteKind::Create,
             result,
+            part: None,
             left: None,
             kept: Kept::default(),
         };

@@ -335,7 +335,12 @@ fn a16_a_namespace_that_somebody_deletes_comes_back_with_its_bindings_once_the_w
 }
 
 /// The HTTP status of each request that changed a resource, in order; of the subresource if one is named.
-async fn answers(stage: &Stage, mark: Mark, resource: &str, part: &str) -> Result<Vec<u16>> {
+pub(crate) async fn answers(
+    stage: &Stage,
+    mark: Mark,
+    resource: &str,
+    part: &str,
+) -> Result<Vec<u16>> {
     let ours = |line: &Line| {
         let target = line.target.as_ref();
         let of = target.is_some_and(|it| it.resource == resource && it.subresource == part);

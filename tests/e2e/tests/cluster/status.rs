@@ -1,10 +1,13 @@
 //! A guest of the objects world that writes the status of its primary, on a real API server, with exactly the
 //! permissions that `transom rbac` prints: conditions among those of others, and verdicts on requests for certificates.
 
+use crate::access::answers;
 use crate::inputs::{REQUEST, ask_for_certificate};
 use crate::stage::{DEADLINE, MANAGED, Stage, on_stage, policies_at};
 use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
+use std::fs;
 use std::path::{Path, PathBuf};
 use transom_e2e::agent::Agent;
 use transom_e2e::fixture;
@@ -128,6 +131,54 @@ fn conditions_are_set_among_those_of_others_and_their_times_move_with_the_status
         .await?;
         agent.stop()?;
         stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
+fn a_label_that_is_written_before_its_status_is_refused_counts_towards_the_limit() -> Result<()> {
+    const FLEET: usize = 6;
+    const LIMIT: usize = 2;
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-refused-status");
+        let grant = json!({"fields": [format!("metadata.labels[\"{LABEL}\"]"), "status.conditions"], "conditions": ["Ours"]});
+        let content = json!({"metadata": {"labels": {LABEL: "one"}},
+            "status": {"conditions": [condition("Ours", "True", "m")]}});
+        let file = put_policy(&folder, MANAGED, &grant, &content)?;
+        let mut policy: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        policy["spec"]["limits"] = json!({"elementsAdded": {"count": LIMIT}});
+        fs::write(&file, policy.to_string())?;
+        let words = policies_at(&file)?;
+        stage.revoke().await?;
+        let status = "managedclusters/status";
+        stage.grant_but(&words, status, &["patch"]).await?;
+        let names: Vec<String> = (0..FLEET).map(|index| format!("refused-{index}")).collect();
+        for name in &names {
+            stage.managed(name).await?;
+        }
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        let ended = |state: &str| {
+            let of = |name: &&String| agent.state(&format!("ManagedCluster {name}"));
+            let is = |name: &&String| of(name).is_ok_and(|now| now.as_deref() == Some(state));
+            names.iter().filter(is).count()
+        };
+        agent.wait("the limit", || {
+            let all = [ended("Failed WriteForbidden"), ended("Held LimitReached")];
+            (all == [LIMIT, FLEET - LIMIT]).then_some(())
+        })?;
+        // Each is tried again. What is withheld is looked at once a second meanwhile.
+        wait::until("more attempts", DEADLINE, async || {
+            let tried = answers(stage, mark, "managedclusters", "status").await?;
+            Ok((tried.len() >= 4 * LIMIT).then_some(()))
+        })
+        .await?;
+        let clusters = stage.list(MANAGED).await?;
+        let clusters = clusters.iter();
+        let labelled = clusters.filter(|one| one.labels().contains_key(LABEL));
+        let labelled = labelled.count();
+        ensure!(labelled == LIMIT, "{labelled} are labelled");
+        agent.stop()?;
+        Ok(())
     })
 }
 

@@ -9,7 +9,7 @@ use transom_core::catalogue::Revision;
 use transom_core::failure::Failure;
 use transom_core::limits::{self, Ask, LimitVerdict, LimitedKinds};
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome};
+use transom_core::plan::{Outcome, Plan, Step};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
@@ -164,14 +164,8 @@ impl Controller {
         counted: &LimitedKinds,
         (steps, outcome): (&[Step], &Outcome),
     ) {
-        let is_without_effect = |(step, done): (&Step, Option<&StepOutcome>)| match done {
-            None => true,
-            Some(done) => match &done.result {
-                Ok(()) => limits::is_unchanged(step, done.left.as_deref()),
-                Err(failure) => limits::is_unwritten(failure),
-            },
-        };
-        if !counted.is_empty() && outcome.of(steps).all(is_without_effect) {
+        let mut done = outcome.of(steps);
+        if !counted.is_empty() && done.all(|(step, done)| limits::is_without_effect(step, done)) {
             self.limits.ledger(&key.policy, |ledger| {
                 ledger.give_back(&key.primary, counted);
             });

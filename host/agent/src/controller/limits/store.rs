@@ -453,16 +453,22 @@ mod tests {
         let step = Step::Create {
             desired: object(&place(), Map::new()),
         };
-        for (failed, counts) in [
-            (None, true),
-            (Some(ServerUnavailable), true),
-            (Some(WriteConflict), false),
+        let failure = |reason| WriteFailure {
+            reason,
+            message: String::new(),
+        };
+        let (unknown, refused) = (failure(ServerUnavailable), failure(WriteConflict));
+        for (done, counts) in [
+            (StepOutcome::of(place(), step.kind(), Ok(None)), true),
+            (StepOutcome::failed(&step, unknown), true),
+            (
+                StepOutcome::in_part(&step, refused.clone(), step.clone(), None),
+                true,
+            ),
+            (StepOutcome::failed(&step, refused), false),
         ] {
-            let message = String::new();
-            let failed = failed.map(|reason| WriteFailure { reason, message });
-            let written = failed.map_or(Ok(None), Err);
             let outcome = Outcome {
-                steps: vec![StepOutcome::of(place(), step.kind(), written)],
+                steps: vec![done],
                 stopped: None,
             };
             ours.uncount(&first, &counted, (std::slice::from_ref(&step), &outcome));

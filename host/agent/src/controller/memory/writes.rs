@@ -88,8 +88,8 @@ impl Memory {
             .is_some_and(|observed| left.is_none_or(|left| observed != fingerprints.whole(left)))
     }
 
-    /// Records a successful step, and how it left the object; returns the other reconciles that depend on what it
-    /// wrote.
+    /// Records a step that is in place, or the part of one that is, and how it left the object; returns the other
+    /// reconciles that depend on what it wrote.
     pub(crate) fn wrote(&mut self, key: &Key, step: &Step, done: &StepOutcome) -> Vec<Key> {
         let target = step.target();
         if let Some(written) = &mut self.written {
@@ -107,7 +107,10 @@ impl Memory {
             },
             Step::Patch { .. } => {}
         }
-        self.contentions.wrote(key, step, &done.kept);
+        match done.part {
+            None => self.contentions.wrote(key, step, &done.kept),
+            Some(_) => self.contentions.wrote_part(key, step, &done.kept),
+        }
         let dependent = self.dependencies.concerned(target).cloned();
         let now = written(step, done.left.as_deref());
         let of_sets = now.map(|now| self.sets.concerned(target, now));
@@ -117,8 +120,8 @@ impl Memory {
     }
 }
 
-/// An object as a successful step left it, as far as that is known; `None` for one that was deleted, which watches
-/// tell.
+/// An object as a step that is in place left it, as far as that is known; `None` for one that was deleted, which
+/// watches tell.
 pub(crate) fn written<'a>(step: &'a Step, left: Option<&'a Object>) -> Option<Observed<'a>> {
     match (left, step) {
         (_, Step::Delete { .. }) => None,

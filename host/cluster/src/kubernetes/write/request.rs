@@ -72,6 +72,19 @@ pub(super) fn parts(step: &Step) -> Vec<WrittenPart<'_>> {
     parts.into_iter().map(part).collect()
 }
 
+/// Parts of one step as one step; `None` if there are none.
+pub(super) fn joined(parts: Vec<WrittenPart<'_>>) -> Option<Step> {
+    let mut steps = parts.into_iter().map(|part| part.step.into_owned());
+    let mut joined = steps.next()?;
+    for step in steps {
+        if let (Step::Patch { fields, .. }, Step::Patch { fields: more, .. }) = (&mut joined, step)
+        {
+            fields.extend(more);
+        }
+    }
+    Some(joined)
+}
+
 /// The request of a part of a step, and its verb for the counts.
 pub(super) fn of(
     policy: &str,

@@ -235,6 +235,20 @@ impl Contentions {
         self.counted().wrote(key, step, kept);
     }
 
+    /// Records the part of a step for a primary under a policy that was written before the rest failed, and what the
+    /// server made of it.
+    pub fn wrote_part(&self, key: &Key, part: &Step, kept: &Kept) {
+        let Step::Patch {
+            reference, fields, ..
+        } = part
+        else {
+            return;
+        };
+        if let Some(contention) = self.counted().fields.known(key, reference) {
+            contention.part_written_as(fields, kept);
+        }
+    }
+
     /// Forgets in which form an object was kept that a policy made for a primary and that is not there any more.
     pub fn forget_form(&self, key: &Key, object: &ObjectRef) {
         if let Some(contention) = self.counted().whole.known(key, object) {
