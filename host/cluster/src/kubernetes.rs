@@ -40,6 +40,7 @@ pub use watching::{Health, WatchHealth};
 pub use write::Writer;
 
 use resources::Resources;
+use send::Sender;
 use shared::SharedConnection;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,13 +114,10 @@ impl Kubernetes {
         let (tell_elsewhere, elsewhere) = watch::channel(None);
         let client = connect::client(&settings, tell_elsewhere)?;
         let (tell, standing) = watch::channel(None);
-        let resources = Resources::new(client.clone());
-        let writer = Writer::new(
-            client.clone(),
-            resources.clone(),
-            settings.options.read_only,
-        );
-        let counts = Arc::clone(writer.counts());
+        let sender = Sender::new(client.clone());
+        let counts = Arc::clone(sender.counts());
+        let resources = Resources::new(client.clone(), Arc::clone(&counts));
+        let writer = Writer::new(sender, resources.clone(), settings.options.read_only);
         let shared = Arc::new(SharedConnection::new(
             &settings.options.name,
             client.clone(),

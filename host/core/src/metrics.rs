@@ -149,7 +149,7 @@ metrics! {
         "Guest calls that were stopped or broke the contract.";
     // API servers.
     REQUESTS: Counter, "transom_requests_total", "requests", ["connection", "verb", "purpose"],
-        "Requests to an API server by verb and purpose: work, lease, status or event.";
+        "Requests to an API server by verb and purpose: work, lease, status, event or discovery.";
     WATCH_RESTARTS: Counter, "transom_watch_restarts_total", "restarts", ["connection", "kind"],
         "Watches that ended early or could not be started.";
     WATCH_OBJECTS: Gauge, "transom_watch_objects", "objects", ["connection", "kind"],

@@ -35,6 +35,8 @@ transom_api::words! {
         Status = "status",
         /// Events.
         Event = "event",
+        /// Which kinds are served.
+        Discovery = "discovery",
     }
 }
 

@@ -15,7 +15,6 @@ use super::send::{SendError, Sender, TIMEOUT};
 use super::shared::Asking;
 use super::taint_times::TaintTimes;
 use answer::WebhookChanges;
-use kube::Client;
 use request::WrittenPart;
 pub(super) use request::as_yaml;
 use serde_json::Value;
@@ -122,9 +121,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `client` may be shared. A read-only writer reports what it would write, and writes nothing.
-    pub(super) fn new(client: Client, resources: Resources, read_only: bool) -> Self {
-        let sender = Sender::new(client);
+    /// A read-only writer reports what it would write, and writes nothing.
+    pub(super) fn new(sender: Sender, resources: Resources, read_only: bool) -> Self {
         Self {
             taint_times: TaintTimes::new(sender.clone()),
             sender,
@@ -274,7 +272,8 @@ impl Writer {
         let refused = |refusal| Err(self.refused(step, &refusal));
         match timeout(
             TIMEOUT,
-            self.resources.resolve(&target.api_version, &target.kind),
+            self.resources
+                .resolve_for_write(&target.api_version, &target.kind),
         )
         .await
         {

@@ -58,7 +58,7 @@ impl Scene {
         };
         let client = Client::new(service_fn(answer), "default");
         let (standing, answers) = watch::channel(Some(Ok(())));
-        let resources = Resources::new(client.clone());
+        let resources = Resources::new(client.clone(), Arc::default());
         let shared = SharedConnection::new("local", client, resources, Arc::default(), answers);
         let scope = Scope {
             api_version: "v1".to_owned(),
