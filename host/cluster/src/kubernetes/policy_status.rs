@@ -109,9 +109,8 @@ impl PolicyStatuses {
         }
         self.entries(|all| {
             let entry = of(all, policy);
-            let uids = entry.seen.as_ref().zip(seen.as_ref());
             // What was written to an earlier object of this name is not on this one.
-            if uids.is_some_and(|(before, now)| before.uid != now.uid) {
+            if is_another(entry.seen.as_ref(), seen.as_ref()) {
                 *entry = StatusEntry::new();
             }
             entry.latest.want(status);
@@ -143,12 +142,11 @@ impl PolicyStatuses {
     /// Writes every pending status once, without waiting for the interval; for the end of the process.
     pub async fn finish(&self, told: impl Fn(&str, &WriteFailure)) {
         let _turn = self.turn.lock().await;
-        let left = |(policy, entry): (&String, &StatusEntry)| {
-            Some((policy.clone(), entry.latest.left()?.clone()))
-        };
-        let left: Vec<(String, Value)> = self.entries(|all| all.iter().filter_map(left).collect());
-        for (policy, status) in left {
-            self.write(&policy, status, &told).await;
+        for policy in self.policies() {
+            let left = |entry: &StatusEntry| entry.latest.left().cloned();
+            if let Some((Some(status), seen)) = self.now(&policy, left) {
+                self.write(&policy, (status, seen), &told).await;
+            }
         }
     }
 
@@ -156,20 +154,15 @@ impl PolicyStatuses {
     async fn flush(&self, told: &impl Fn(&str, &WriteFailure)) -> Instant {
         let _turn = self.turn.lock().await;
         let mut wake_at = Instant::now() + LONG;
-        let next: Vec<(String, NextTask<Value>)> = {
+        for policy in self.policies() {
             let now_ms = self.now_ms();
-            self.entries(|all| {
-                all.iter()
-                    .map(|(policy, entry)| (policy.clone(), entry.latest.next(now_ms)))
-                    .collect()
-            })
-        };
-        for (policy, next) in next {
-            match next {
-                NextTask::Nothing => {}
-                NextTask::At(ms) => wake_at = wake_at.min(self.start + Duration::from_millis(ms)),
-                NextTask::Write(status) => {
-                    self.write(&policy, status, told).await;
+            match self.now(&policy, |entry| entry.latest.next(now_ms)) {
+                None | Some((NextTask::Nothing, _)) => {}
+                Some((NextTask::At(ms), _)) => {
+                    wake_at = wake_at.min(self.start + Duration::from_millis(ms));
+                }
+                Some((NextTask::Write(status), seen)) => {
+                    self.write(&policy, (status, seen), told).await;
                     wake_at = wake_at.min(Instant::now() + Duration::from_millis(INTERVAL_MS));
                 }
             }
@@ -177,9 +170,31 @@ impl PolicyStatuses {
         wake_at
     }
 
-    async fn write(&self, policy: &str, status: Value, told: &impl Fn(&str, &WriteFailure)) {
+    fn policies(&self) -> Vec<String> {
+        self.entries(|all| all.keys().cloned().collect())
+    }
+
+    /// What an entry says now, and the object that it is about; `None` if there is none. The writes before this one may
+    /// have taken long: the policy may have been deleted since, and made anew.
+    fn now<T>(
+        &self,
+        policy: &str,
+        look: impl FnOnce(&StatusEntry) -> T,
+    ) -> Option<(T, Option<SeenVersion>)> {
+        self.entries(|all| {
+            let entry = all.get(policy)?;
+            Some((look(entry), entry.seen.clone()))
+        })
+    }
+
+    /// Writes a status of the object that was observed.
+    async fn write(
+        &self,
+        policy: &str,
+        (status, seen): (Value, Option<SeenVersion>),
+        told: &impl Fn(&str, &WriteFailure),
+    ) {
         let target = ObjectRef::local(API_VERSION, KIND, None, policy);
-        let seen = self.entries(|all| all.get(policy).and_then(|entry| entry.seen.clone()));
         let (failed, is_gone) = match self.sent(policy, seen.as_ref(), &status).await {
             Ok(()) => (None, false),
             Err(Unwritten::Gone) => (Some(failure::gone(WriteKind::Patch, &target)), true),
@@ -198,6 +213,8 @@ impl PolicyStatuses {
             // If the policy is created again, its status is published again; it may have been meanwhile.
             (Some(entry), _) if is_gone && entry.seen == seen => drop(all.remove(policy)),
             (Some(_), _) if is_gone => {}
+            // It is the entry of another object, to which nothing was written.
+            (Some(entry), _) if is_another(entry.seen.as_ref(), seen.as_ref()) => {}
             // The server would refuse the same status again; the next one may be valid.
             (Some(entry), None | Some(Class::Invalid)) => entry.latest.done(status, true, now_ms),
             (Some(entry), Some(_)) => entry.latest.done(status, false, now_ms),
@@ -269,6 +286,12 @@ impl PolicyStatuses {
     }
 }
 
+/// Whether two observations are of different objects.
+fn is_another(one: Option<&SeenVersion>, other: Option<&SeenVersion>) -> bool {
+    let both = one.zip(other);
+    both.is_some_and(|(one, other)| one.uid != other.uid)
+}
+
 /// The entry of a policy.
 fn of<'a>(all: &'a mut BTreeMap<String, StatusEntry>, policy: &str) -> &'a mut StatusEntry {
     all.entry(policy.to_owned())
@@ -298,6 +321,7 @@ mod tests {
     use kube::client::Body;
     use std::convert::Infallible;
     use std::sync::Arc;
+    use tokio::sync::Semaphore;
     use tower::service_fn;
     use transom_api::KnownReason;
 
@@ -373,6 +397,75 @@ mod tests {
             let is_another = expected == ["\"5\"", "list"];
             assert_eq!(failures.lock().unwrap().len(), usize::from(is_another));
             assert!(statuses.entries(|all| all.contains_key("p") != is_another));
+        }
+    }
+
+    /// Policy, uid and status of each request.
+    type Sent = Arc<Mutex<Vec<[String; 3]>>>;
+
+    /// A server that takes every status. It answers after a turn of the second semaphore; the first one counts the
+    /// requests that came.
+    fn slow_server() -> (PolicyStatuses, Sent, [Arc<Semaphore>; 2]) {
+        let sent = Sent::default();
+        let turns = [0, 0].map(|turns| Arc::new(Semaphore::new(turns)));
+        let (noted, [came, answers]) = (Arc::clone(&sent), turns.clone());
+        let answer = move |request: Request<Body>| {
+            let (noted, came, answers) = (noted.clone(), came.clone(), answers.clone());
+            async move {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                let said = ["/metadata/name", "/metadata/uid", "/status/of"];
+                let said = said.map(|at| body.pointer(at).unwrap().as_str().unwrap().to_owned());
+                noted.lock().unwrap().push(said);
+                came.add_permits(1);
+                answers.acquire().await.unwrap().forget();
+                Ok::<_, Infallible>(Response::new(Body::from(body.to_string().into_bytes())))
+            }
+        };
+        let client = Client::new(service_fn(answer), "default");
+        let statuses = PolicyStatuses::new(Sender::new(client), false);
+        (statuses, sent, turns)
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_is_made_anew_during_a_slow_round_gets_no_status_of_the_former_one() {
+        for is_end in [false, true] {
+            let (statuses, sent, [came, answers]) = slow_server();
+            let publish = |policy: &str, uid: &str, of: &str| {
+                statuses.publish(policy, seen(uid, "1"), json!({"of": of}));
+            };
+            for policy in ["a", "gone", "z"] {
+                publish(policy, policy, "the former one");
+            }
+            let round = async {
+                match is_end {
+                    true => statuses.finish(|_, _| ()).await,
+                    false => drop(statuses.flush(&|_: &str, _: &WriteFailure| ()).await),
+                }
+            };
+            let meanwhile = async {
+                came.acquire().await.unwrap().forget();
+                // The write of `a` is under way.
+                statuses.entries(|all| all.remove("gone"));
+                publish("z", "made anew", "the new one");
+                answers.add_permits(1);
+                came.acquire().await.unwrap().forget();
+                // Now that of `z` is, and the policy is made anew once more, with the same status.
+                publish("z", "once more", "the new one");
+                answers.add_permits(1);
+            };
+            let both = async { tokio::join!(round, meanwhile) };
+            tokio::time::timeout(Duration::from_secs(30), both)
+                .await
+                .unwrap();
+            answers.add_permits(1);
+            statuses.finish(|_, _| ()).await;
+            let expected = [
+                ["a", "a", "the former one"],
+                ["z", "made anew", "the new one"],
+                ["z", "once more", "the new one"],
+            ];
+            assert_eq!(*sent.lock().unwrap(), expected, "{is_end}");
         }
     }
 
