@@ -76,23 +76,7 @@ impl Copies {
     fn of(context: &Context<Settings>, primary: &Primary) -> Result<Self, Problem> {
         let settings = &context.settings;
         let hosted: Hosted = primary.read()?;
-        // The discovery name is not used: whoever looks for a copy knows the HostedCluster.
-        let (name, field) = match annotated_name(primary)? {
-            Some(name) => (name, ANNOTATION_PATH),
-            None => (primary.reference.name.clone(), OWN_NAME_PATH),
-        };
-        let own = &primary.reference.name;
-        if own.len() > 63 {
-            let message = "longer than 63 characters: no label of a copy can hold it";
-            return Err(reasons::INVALID_COPY_NAME
-                .problem(message)
-                .at(OWN_NAME_PATH));
-        }
-        // The grant fills in the name only if it is a DNS name by itself.
-        if !is_subdomain(&name) || !is_subdomain(&[&name, "-", PASSWORD.suffix].concat()) {
-            let message = "no Secret can have the name of a copy, which begins with this one";
-            return Err(reasons::INVALID_COPY_NAME.problem(message).at(field));
-        }
+        let (name, field) = named(primary)?;
         let hub = settings.hub.as_deref();
         let hub = hub.unwrap_or(&primary.reference.cluster);
         let hosting = hosting_cluster(&context.agent, context.settings.hosting_cluster.as_deref())?;
@@ -128,6 +112,28 @@ impl Copies {
         }
         Ok(copies)
     }
+}
+
+/// The name with which those of the copies begin, and the field that gives it.
+fn named(primary: &Primary) -> Result<(String, &'static str), Problem> {
+    // The discovery name is not used: whoever looks for a copy knows the HostedCluster.
+    let (name, field) = match annotated_name(primary)? {
+        Some(name) => (name, ANNOTATION_PATH),
+        None => (primary.reference.name.clone(), OWN_NAME_PATH),
+    };
+    let own = &primary.reference.name;
+    if own.len() > 63 {
+        let message = "longer than 63 characters: no label of a copy can hold it";
+        return Err(reasons::INVALID_COPY_NAME
+            .problem(message)
+            .at(OWN_NAME_PATH));
+    }
+    // The grant fills in the name only if it is a DNS name by itself.
+    if !is_subdomain(&name) || !is_subdomain(&[&name, "-", PASSWORD.suffix].concat()) {
+        let message = "no Secret can have the name of a copy, which begins with this one";
+        return Err(reasons::INVALID_COPY_NAME.problem(message).at(field));
+    }
+    Ok((name, field))
 }
 
 /// The namespace, and each secret to copy. While one of them is missing, everything stays as it is.

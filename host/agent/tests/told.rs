@@ -223,3 +223,24 @@ fn explain_asks_no_server_that_only_a_policy_names() {
         "{said}"
     );
 }
+
+#[test]
+fn what_would_be_deleted_is_told_although_the_primary_waits_for_its_end() {
+    let policies = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies/detach");
+    let folder = tempfile::tempdir().unwrap();
+    let given = policies.join("cases/H08-hosted/given.yaml");
+    let path = folder.path().join("given.yaml");
+    fs::copy(given, &path).unwrap();
+    let policy = policies.join("policy.yaml");
+    let words = ["--policies", policy.to_str().unwrap()];
+    let render = [&["render", path.to_str().unwrap()], &words[..]].concat();
+    let told = told(&transom(&render));
+    assert!(told.contains("would delete ManagedCluster demo"), "{told}");
+    let folder = folder.path().to_str().unwrap();
+    let status = transom(&[&["status", "--dir", folder], &words[..]].concat());
+    let shown = String::from_utf8_lossy(&status.stdout);
+    let row = shown.lines().last().unwrap_or_default();
+    assert!(row.starts_with("WouldApply"), "{shown}");
+    let message = "delete ManagedCluster demo: its guest removes it; waits until";
+    assert!(row.contains(message), "{shown}");
+}

@@ -53,10 +53,9 @@ pub(crate) fn render(args: &RenderArgs, screen: &Screen) -> anyhow::Result<Comma
     } else {
         form::print(&changes, args.output, args.reveal, screen)?;
         // An object that is gone is in no list.
-        for gone in changes.show(|one| one.after.is_none().then_some(one.reference)) {
-            if let Some(gone) = gone {
-                screen.note(format_args!("would delete {gone}"));
-            }
+        let gone = changes.show(|one| one.after.is_none().then_some(one.reference));
+        for gone in gone.into_iter().flatten() {
+            screen.note(format_args!("would delete {gone}"));
         }
     }
     let would_change = !failed && args.exit_code && changes.would_be_written();

@@ -162,20 +162,15 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
         }
         (WouldApply, None) => match held(controller, &key, &account, published) {
             Some((reason, message)) => (Held, reason.into(), message),
-            None => (WouldApply, reason, message),
+            // Why it waits is what follows then.
+            None if state == State::Waiting => (WouldApply, KnownReason::ReadOnly.into(), message),
+            None => (WouldApply, KnownReason::ReadOnly.into(), String::new()),
         },
         (standing, _) => (standing, reason, message),
     };
-    let (reason, message, (meaning, remedy)) = match standing {
-        WouldApply => {
-            let then = Some(message).filter(|_| state == State::Waiting);
-            let then = then.unwrap_or_default();
-            (KnownReason::ReadOnly.into(), then, would_apply())
-        }
-        _ => {
-            let explained = explained(controller, &key, &reason);
-            (reason, message, explained)
-        }
+    let (meaning, remedy) = match standing {
+        WouldApply => would_apply(),
+        _ => explained(controller, &key, &reason),
     };
     let queue = controller.queue(&key.policy);
     let verified = queue.and_then(|queue| core_summary::signers(&queue.loaded().revision));
