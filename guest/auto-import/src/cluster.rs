@@ -27,8 +27,8 @@ const HOSTING_CLUSTER: &str = "import.open-cluster-management.io/hosting-cluster
 /// The hub finds out by itself.
 const AUTO_DETECT: &str = "auto-detect";
 /// Labels with these domains, or domains below them, belong to systems: they decide about rights, sets and nodes, and
-/// whoever labels a HostedCluster does not decide about these. By those of the last three a system knows its objects: it
-/// would remove a ManagedCluster that nobody gave it, or leave it out of a backup.
+/// whoever labels a HostedCluster does not decide about these. By those of the last three a system knows its objects:
+/// it would remove a ManagedCluster that nobody gave it, or leave it out of a backup.
 const SYSTEMS: [&str; 7] = [
     "open-cluster-management.io",
     "kubernetes.io",
