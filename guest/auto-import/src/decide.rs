@@ -58,9 +58,10 @@ impl Import {
         let (name, imported_as) = (&self.name, self.hosted.imported_as()?);
         let problem = match there.map(|there| there.metadata.is_made_for(primary)) {
             // Other policies go by the new name, and nobody imported it by hand under that.
-            None if imported_as != name => reasons::RENAMED_AFTER_IMPORT.problem(format!(
-                "it was imported as ManagedCluster {imported_as}, and is named {name} now"
-            )),
+            None | Some(Some(false)) if imported_as != name => reasons::RENAMED_AFTER_IMPORT
+                .problem(format!(
+                    "it was imported as ManagedCluster {imported_as}, and is named {name} now"
+                )),
             // Either it was detached and another HostedCluster took the name, or it takes the place of one that is
             // gone. Which of both it is cannot be told from here.
             Some(Some(false)) if imported_as == name => reasons::IMPORTED_FOR_ANOTHER

@@ -17,7 +17,7 @@ pub(crate) const IMPORTED_FOR_ANOTHER: Reason = Reason {
 
 pub(crate) const RENAMED_AFTER_IMPORT: Reason = Reason {
     name: "RenamedAfterImport",
-    meaning: "The HostedCluster was imported, its annotation or the settings name another ManagedCluster since, and that one is not there. It is left alone: a second ManagedCluster would be the same cluster twice. The policy that copies kubeconfigs goes by the new name, so the imported cluster gets no new credential.",
+    meaning: "The HostedCluster was imported, its annotation or the settings name another ManagedCluster since, and that one is not there or was made for another HostedCluster. It is left alone: a second ManagedCluster would be the same cluster twice. The policy that copies kubeconfigs goes by the new name, so the imported cluster gets no new credential.",
     remedy: "Give it its former name back: the one in the annotation import.open-cluster-management.io/auto-imported-as. If that cluster was detached and is to be imported under the new name, take that annotation off.",
 };
 

@@ -6,7 +6,7 @@ use transom_guest::naming::HOSTING_CLUSTER_UNKNOWN;
 pub(crate) const INVALID_COPY_NAME: Reason = Reason {
     name: "InvalidCopyName",
     meaning: "No Secret can have the name of a copy: it begins with the name that the annotation cluster.open-cluster-management.io/managedcluster-name gives, else with that of the HostedCluster. Or no label can hold the name of the HostedCluster, because it is longer than 63 characters. Or the HostedCluster is in the namespace of the copies, and a copy would be the secret that it is copied from.",
-    remedy: "Correct the annotation, or take it off: lower-case letters, digits, dashes and dots, the first and the last no dash. A HostedCluster with a longer name, or in the namespace of the copies, has no copies under its own name.",
+    remedy: "Correct the annotation, or take it off: lower-case letters, digits, dashes and dots, the first and the last no dash. A HostedCluster with a longer name, or in the namespace of the copies, has no copies under its own name. Where the reason is TargetNotOwned, the Secret may be the source of a HostedCluster in that namespace: then delete nothing, and give this one another name.",
 };
 
 pub(crate) const HUB_NAMESPACE_MISSING: Reason = Reason {

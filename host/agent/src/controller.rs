@@ -135,6 +135,8 @@ pub(crate) struct Controller {
     seeds: RandomState,
     /// Whether the revisions of the leader before are restored; always true without an election.
     current: channel::Sender<bool>,
+    /// Since when this replica works, as far as it is elected.
+    works_since: Mutex<Instant>,
     /// Whether the agent exits once the queues are empty (`--once`). It then schedules only retries: with timers and
     /// resyncs, which come due again, the queues might never be empty.
     ends: bool,
@@ -171,6 +173,7 @@ impl Controller {
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: channel::Sender::new(true),
+            works_since: Mutex::new(Instant::now()),
             ends: false,
             trial: None,
             rehearsals: Rehearsals::default(),

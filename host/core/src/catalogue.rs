@@ -180,7 +180,7 @@ pub enum PolicyChange {
     TagMoved,
     /// No tag of its components means something else any more.
     TagReturned,
-    /// A newer revision had been refused; now the active revision is the newest again.
+    /// A newer revision had been refused or was a candidate; now the active revision is the newest again.
     Mended,
     /// It is gone: forget its ownership and dependencies; the objects that it made stay.
     Removed,
@@ -272,6 +272,10 @@ fn difference(old: Option<&CatalogueEntry>, new: Option<&CatalogueEntry>) -> Opt
             let before = old.and_then(|entry| entry.candidate.as_ref());
             (before != new.candidate.as_ref()).then_some(PolicyChange::Waiting)
         }
+        // Its candidate was taken back.
+        _ if new.refused.is_none() && old.is_some_and(|old| old.candidate.is_some()) => {
+            Some(PolicyChange::Mended)
+        }
         _ if refused == new.refused.as_ref() => moved(old?, new),
         _ if new.refused.is_some() => Some(PolicyChange::Refused),
         _ => Some(PolicyChange::Mended),
@@ -341,6 +345,28 @@ mod tests {
         }
         assert_eq!(newer.revision("external"), second.revision("external"));
         assert_eq!(never.revision("external"), None);
+    }
+
+    #[test]
+    fn a_candidate_that_is_taken_back_is_a_change() {
+        let active = Catalogue::default().with(revision("sha256:1"), "file");
+        let candidate = |revision| Candidate {
+            revision: Arc::new(revision),
+            gate: Gate::Approval,
+            reason: KnownReason::ApprovalRequired,
+            message: String::new(),
+            trial: None,
+        };
+        let waits = active.update("external", |entry| {
+            entry.candidate = Some(candidate(revision("sha256:2")));
+        });
+        let change =
+            |new: &Catalogue, old: &Catalogue| new.since(old).pop().map(|(_, change)| change);
+        assert_eq!(change(&waits, &active), Some(PolicyChange::Waiting));
+        let back = waits.with(revision("sha256:1"), "file");
+        assert_eq!(change(&back, &waits), Some(PolicyChange::Mended));
+        let passed = waits.with(revision("sha256:2"), "file");
+        assert_eq!(change(&passed, &waits), Some(PolicyChange::Swapped));
     }
 
     #[test]

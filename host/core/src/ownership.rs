@@ -1,5 +1,9 @@
 //! Decides which primary writes a target when several want it. A plain value, keyed by target over all policies. A
 //! primary that is held keeps its claims, so that no other primary wins a target meanwhile (ADR 0016).
+//!
+//! A primary is *unlocated* until it was asked once since the start which targets it wants. After that it is *unknown*
+//! until its guest has named all of them. Whoever depends on either waits, and is among the keys that the methods
+//! return once that is over.
 
 mod contender;
 mod copied;
@@ -494,9 +498,9 @@ mod tests {
         [&silent, &late]
             .into_iter()
             .for_each(|one| ownership.expect(&one.key));
-        assert_eq!(ownership.undecided(&gone.key), 2);
+        assert_eq!(ownership.wait_for_known(&gone.key), 2);
         assert_eq!(
-            ownership.undecided(&silent.key),
+            ownership.wait_for_known(&silent.key),
             1,
             "it does not wait for itself"
         );
@@ -504,33 +508,33 @@ mod tests {
         // Its stamp says what it had, and not what it wants.
         let woken = ownership.keep(silent.clone(), &[target("demo")]);
         assert_eq!(woken, waits, "the last one is located");
-        assert_eq!(ownership.undecided(&gone.key), 1);
+        assert_eq!(ownership.wait_for_known(&gone.key), 1);
         assert!(ownership.keep(silent.clone(), &[]).is_empty());
-        assert_eq!(ownership.undecided(&gone.key), 1);
+        assert_eq!(ownership.wait_for_known(&gone.key), 1);
         assert_eq!(ownership.set(silent.clone(), &[]), waits);
-        assert_eq!(ownership.undecided(&gone.key), 0);
+        assert_eq!(ownership.wait_for_known(&gone.key), 0);
         assert!(ownership.keep(silent.clone(), &[]).is_empty());
-        assert_eq!(ownership.undecided(&gone.key), 0, "it said so before");
+        assert_eq!(ownership.wait_for_known(&gone.key), 0, "it said so before");
         let again = contender("again", None);
         ownership.keep(again.clone(), &[]);
-        assert_eq!(ownership.undecided(&gone.key), 1);
+        assert_eq!(ownership.wait_for_known(&gone.key), 1);
         // Who waits is gone, so nobody waits for it; nor does one that waits for itself.
         let nothing = Contender {
             uid: String::new(),
             ..gone.clone()
         };
         ownership.keep(nothing, &[]);
-        assert_eq!(ownership.undecided(&late.key), 1);
+        assert_eq!(ownership.wait_for_known(&late.key), 1);
         let both = vec![gone.key.clone(), late.key.clone()];
         assert_eq!(ownership.remove(&again.key), both);
-        assert_eq!(ownership.undecided(&gone.key), 0);
+        assert_eq!(ownership.wait_for_known(&gone.key), 0);
         let [one, two] = ["one", "two"].map(|name| contender(name, None));
         for waits in [&one, &two] {
             ownership.keep(waits.clone(), &[]);
         }
-        assert_eq!(ownership.undecided(&one.key), 1);
+        assert_eq!(ownership.wait_for_known(&one.key), 1);
         assert_eq!(ownership.set(two, &[]), std::slice::from_ref(&one.key));
-        assert_eq!(ownership.undecided(&one.key), 0);
+        assert_eq!(ownership.wait_for_known(&one.key), 0);
     }
 
     #[test]

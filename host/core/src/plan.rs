@@ -146,7 +146,7 @@ pub fn plan(
     let (mut rest, mut later) = (StillPlanned::All, None);
     for one in desired {
         if !rest.has(wanting, one) {
-            rest = rest.after_gap();
+            rest = rest.after_skipping();
         }
         if !rest.has(wanting, one) {
             continue;

@@ -3,7 +3,7 @@
 use crate::backoff;
 use crate::failure::failing::FailingSince;
 use crate::failure::{Class, Failure};
-use crate::plan::{Outcome, WriteKind};
+use crate::plan::{Outcome, StepOutcome, WriteKind};
 use crate::redact::visible::visible;
 use crate::reference::ObjectRef;
 use crate::work::Key;
@@ -182,7 +182,7 @@ pub fn of(reconcile: Reconcile, result: Result<Success, Failure>, schedule: Sche
         }
         Err(failure) => (Outcome::default(), failed(failure)),
     };
-    let writes = outcome.steps.into_iter().filter(|step| step.result.is_ok());
+    let writes = outcome.steps.into_iter().filter(StepOutcome::has_written);
     let (failures, retry_ms) = retry(&end, schedule);
     let resync_after_ms = end
         .resynced()

@@ -39,7 +39,8 @@ pub(crate) fn tell(
     let (mut counts, mut named) = (BTreeMap::new(), BTreeMap::<State, Vec<_>>::new());
     let memory = controller.memory.lock();
     for (key, told) in &memory.results {
-        let would = done == WrittenTo::InMemory && told.state == State::Applied && told.wrote;
+        let writes = told.wrote && matches!(told.state, State::Applied | State::Waiting);
+        let would = done == WrittenTo::InMemory && writes;
         *counts
             .entry((told.state, would, told.reason.clone()))
             .or_insert(0_usize) += 1;

@@ -8,6 +8,7 @@ use crate::controller::queue::Queued;
 use crate::controller::{Admitted, Controller, Ended, Touched, account};
 use crate::telemetry;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::failure::Failure;
 use transom_core::inputs::seen::Fingerprints;
 use transom_core::inputs::sets::SeenSet;
@@ -190,7 +191,7 @@ impl Controller {
     ) -> Option<ObjectRef> {
         let mut news = None;
         for (at, (step, done)) in outcome.of(steps).enumerate() {
-            if done.is_none_or(|done| !done.has_written()) {
+            if done.is_none_or(is_unwritten) {
                 let limiter = &mut self.memory.lock().write_limiter;
                 limiter.give_back(key, step);
             }
@@ -299,6 +300,12 @@ fn is_done(step: Option<usize>, key: &Key, outcome: &Outcome) -> bool {
     let done = steps.filter(|step| step.target == *key.primary && step.result.is_ok());
     let done = done.count();
     step.is_some_and(|step| step < done)
+}
+
+/// Whether a step changed nothing, as far as is known. What a webhook changed while it was written is in place.
+fn is_unwritten(done: &StepOutcome) -> bool {
+    let failed = done.result.as_ref().err().map(|failure| failure.reason);
+    !done.has_written() && failed != Some(KnownReason::AdmissionChanged)
 }
 
 /// The primary as the last write to it left it, where that is known.

@@ -17,7 +17,7 @@ use transom_core::backoff;
 use transom_core::failure::{Class, Failure};
 use transom_core::ownership::Contender;
 use transom_core::policy::Policy;
-use transom_core::report::{self, End, Reconcile, Report, Schedule};
+use transom_core::report::{self, Awaits, End, Reconcile, Report, Schedule};
 use transom_core::share::reconcile_limit::Throttled;
 use transom_core::time::parse_rfc3339;
 use transom_core::trigger::LastSeen;
@@ -120,8 +120,9 @@ impl Controller {
     /// then, because it had no result yet.
     fn retry_missed(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
         let key = &admitted.work.key;
-        let is_missed =
-            report.awaits().is_some() && self.readable.load(Ordering::SeqCst) != admitted.readable;
+        // What a server refused has its back-off.
+        let is_missed = report.awaits() == Some(Awaits::Answer)
+            && self.readable.load(Ordering::SeqCst) != admitted.readable;
         if !is_missed {
             return;
         }

@@ -1,10 +1,13 @@
 //! A replica that becomes the leader works once its active revisions are those of the leader before.
 
 use super::Controller;
+use super::workqueue::Workqueue;
 use crate::policies::active::Active;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use transom_core::share::lock::MutexExt as _;
 
 /// How often a new leader looks whether its workqueues have the revisions of the one before.
 const LOOK: Duration = Duration::from_millis(20);
@@ -41,9 +44,19 @@ impl Controller {
             };
             // What is not loaded by then is suspended until it is (`Swap::narrow_slow`).
             drop(tokio::time::timeout(SUCCEED, ready).await);
-            self.current.send_replace(true);
+            self.begin_to_work();
             leading.lost().await;
         }
+    }
+
+    pub(super) fn begin_to_work(&self) {
+        *self.works_since.locked() = Instant::now();
+        self.current.send_replace(true);
+    }
+
+    /// For how long a policy has worked on this replica. On a standby it was loaded long before.
+    pub(super) fn worked(&self, queue: &Workqueue) -> Duration {
+        queue.begun.max(*self.works_since.locked()).elapsed()
     }
 
     /// Whether every workqueue has the active revision of its policy.

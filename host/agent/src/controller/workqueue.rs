@@ -113,8 +113,8 @@ impl Turn {
 pub(crate) struct Workqueue {
     /// Name of the policy.
     pub(crate) policy: Arc<str>,
-    /// When the policy began to work: when it was loaded, or when this replica became the leader after that.
-    begun: Mutex<Instant>,
+    /// When the policy began to work.
+    pub(crate) begun: Instant,
     loaded: RwLock<Arc<LoadedPolicy>>,
     queue: Mutex<Queue>,
     changed: Notify,
@@ -137,7 +137,7 @@ impl Workqueue {
     pub(crate) fn new(loaded: Arc<LoadedPolicy>) -> Self {
         Self {
             policy: Arc::clone(&loaded.revision.policy.name),
-            begun: Mutex::new(Instant::now()),
+            begun: Instant::now(),
             loaded: RwLock::new(loaded),
             queue: Mutex::default(),
             changed: Notify::new(),
@@ -145,11 +145,6 @@ impl Workqueue {
             removed: RwLock::default(),
             swapped: Mutex::default(),
         }
-    }
-
-    /// For how long the policy has worked here.
-    pub(crate) fn worked(&self) -> Duration {
-        self.begun.locked().elapsed()
     }
 
     /// The active revision. A reconcile takes it once and never mixes two.
@@ -231,7 +226,6 @@ impl Workqueue {
                     () = changed => {}
                 }
                 turn.since = Instant::now();
-                *self.begun.locked() = turn.since;
                 continue;
             }
             if let Some(request) = self.take(turn) {

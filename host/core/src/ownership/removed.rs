@@ -34,7 +34,7 @@ impl OwnershipIndex {
             let [next, former] = self.leave(&target, key);
             woken.extend(next.filter(|_| blocked).into_iter().chain(former));
         }
-        if waited && self.unlocated(key) == 0 {
+        if waited && self.wait_for_located(key) == 0 {
             woken.push(key.clone());
         }
         woken

@@ -47,14 +47,14 @@ impl OwnershipIndex {
 
     /// How many other primaries of the policy may want a target without having said so. The key is woken when there are
     /// none.
-    pub fn undecided(&mut self, key: &Key) -> usize {
+    pub fn wait_for_known(&mut self, key: &Key) -> usize {
         let undecided = others(&self.unlocated, key) + others(&self.unknown, key);
         self.wait(key, undecided)
     }
 
     /// How many other primaries of the policy have not been located since the start. The key is woken when there are
     /// none.
-    pub fn unlocated(&mut self, key: &Key) -> usize {
+    pub fn wait_for_located(&mut self, key: &Key) -> usize {
         let unlocated = others(&self.unlocated, key);
         self.wait(key, unlocated)
     }

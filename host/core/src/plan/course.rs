@@ -1,4 +1,5 @@
-//! Plans one desire, and decides which of the later ones are still planned when that is not possible.
+//! Plans one desire, and decides which of the later ones are still planned when that is not possible: [`StepError`] has
+//! the cases, and [`StillPlanned`] what each of them leaves.
 
 use super::contention::Contentions;
 use super::desired::Desired;
@@ -32,7 +33,7 @@ impl StillPlanned {
     }
 
     /// The same after one of them was left out.
-    pub(super) fn after_gap(self) -> Self {
+    pub(super) fn after_skipping(self) -> Self {
         match self {
             Self::FieldsOfOthers => Self::Rights,
             rest => rest,

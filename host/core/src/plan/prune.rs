@@ -201,8 +201,8 @@ fn unwanted(
 ) -> Result<(), Failure> {
     let target = &candidate.object.reference;
     let (others, may) = match shared {
-        true => (ownership.undecided(key), "share"),
-        false => (ownership.unlocated(key), "want"),
+        true => (ownership.wait_for_known(key), "share"),
+        false => (ownership.wait_for_located(key), "want"),
     };
     if others == 0 {
         return Ok(());

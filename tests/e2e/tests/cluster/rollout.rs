@@ -387,11 +387,10 @@ fn the_watches_of_a_candidate_end_with_it() -> Result<()> {
     on_stage(async |stage| {
         let agent = stage.start_with_approval().await?;
         let manifest = program::manifest(OUTPUT)?;
-        let whole = json!({"grant": {"read": manifest["spec"]["grant"]["read"]}, "own": {"keepUntilAbsent": ["klusterlet"]}});
+        let whole = json!({"grant": {"read": manifest["spec"]["grant"]["read"]}});
         let mut part = whole.clone();
         let reads = part["grant"]["read"].as_array_mut().context("no reads")?;
         reads.retain(|rule| rule["role"] != "klusterlet");
-        part["own"]["keepUntilAbsent"] = Value::Null;
         let put = async |spec: &Value| stage.patch(POLICY, None, NAME, json!({"spec": spec})).await;
         let watched = |expected: bool| {
             let seen = || match watches_klusterlets(&agent) {
@@ -401,6 +400,8 @@ fn the_watches_of_a_candidate_end_with_it() -> Result<()> {
             agent.wait(&format!("watches of Klusterlets: {expected}"), seen)
         };
         watched(true)?;
+        // From now on nothing but the role needs the watch.
+        put(&json!({"own": {"keepUntilAbsent": null}})).await?;
         put(&part).await?;
         watched(false)?;
         // A candidate that is taken back, and one whose policy is deleted.

@@ -1,4 +1,7 @@
-//! Claims the targets of a primary: of several primaries that want one, one may have it.
+//! Claims the targets of a primary: of several primaries that want one, one may have it. A reconcile asks which targets
+//! the primary wants (`locate`), claims them (`claim`), puts off reading them while the guest needs more inputs
+//! (`defer_targets`), then reads them and decides about each (`read_targets`, `decide`), and says which changes of them
+//! matter (`narrow`).
 
 use super::Reader;
 use crate::controller::memory::Memory;
@@ -117,10 +120,10 @@ impl Reader<'_> {
                 .ownership
                 .widen(contender, targets.iter().chain(made))
         };
-        let waits = memory.ownership.remaining(&self.key.policy) > 0;
+        let others_unlocated = memory.ownership.remaining(&self.key.policy) > 0;
         drop(lock);
         self.controller.enqueue_released(released);
-        waits
+        others_unlocated
     }
 
     /// Claims the targets that the guest names for the primary: all of them, where each answer names the one target or
@@ -142,11 +145,15 @@ impl Reader<'_> {
         &mut self,
         primary: &Object,
         targets: &[ObjectRef],
-        waits: bool,
+        others_unlocated: bool,
     ) -> Result<(), Failure> {
         let mut all = targets.iter();
-        if waits && !all.all(|target| self.is_decided(primary, target)) {
-            return located(&self.read_targets(primary, targets, waits).await?);
+        if others_unlocated && !all.all(|target| self.is_decided(primary, target)) {
+            return located(
+                &self
+                    .read_targets(primary, targets, others_unlocated)
+                    .await?,
+            );
         }
         self.depend_on(targets);
         Ok(())
@@ -157,22 +164,22 @@ impl Reader<'_> {
         &mut self,
         primary: &Object,
         targets: &[ObjectRef],
-        waits: bool,
+        others_unlocated: bool,
     ) -> Result<Vec<TargetState>, Failure> {
         let controller = self.controller;
         let queue = controller.queue(&self.key.policy);
-        let patience = queue.and_then(|queue| PATIENCE.checked_sub(queue.worked()));
+        let patience = queue.and_then(|queue| PATIENCE.checked_sub(controller.worked(&queue)));
         let others = patience.is_some();
         let pending = |one: &TargetState| matches!(one.ownership, Ownership::Pending { .. });
         // While other primaries are not located nothing without a stamp is written, and what has one is kept: so
         // nothing is requested here that the next reconcile requests again.
         let mut claimed = Vec::new();
-        if waits {
+        if others_unlocated {
             let there = self.read_cached(targets).await?;
             claimed = self.decide(primary, (targets, there), others);
         }
         let unknown = |one: &TargetState| one.existing.is_none() && !pending(one);
-        if !waits || claimed.iter().any(unknown) {
+        if !others_unlocated || claimed.iter().any(unknown) {
             let there = self.read_tracked(targets).await?;
             claimed = self.decide(primary, (targets, there), others);
         }

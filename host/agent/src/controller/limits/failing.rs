@@ -141,7 +141,7 @@ impl Controller {
             return;
         }
         while let Some(entry) = gone(&there) {
-            if !self.put_alone(store, &mut there, &entry, None).await {
+            if !self.put_or_put_off(store, &mut there, &entry, None).await {
                 return there.outdate();
             }
         }
@@ -213,7 +213,7 @@ impl Controller {
         // The limits lie in the same object, which must not become too large for them.
         let room = ROOM.saturating_sub(there.bytes(PREFIX, &entry));
         let kept = text.clone().filter(|text| text.len() <= room);
-        match self.put_alone(store, &mut there, &entry, kept).await {
+        match self.put_or_put_off(store, &mut there, &entry, kept).await {
             true => self.failing(policy, |failing| failing.saved(text.as_deref())),
             false => there.outdate(),
         }

@@ -1,5 +1,9 @@
 //! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
 //! only. It holds numbers, no names of objects.
+//!
+//! Before a change that has a limit, [`Controller::record_for`] reads the ConfigMap if somebody may have written it
+//! (`learn`), opens the ledger of the policy (`open_ledger`), asks it (`admit`), writes what it reserves (`put`), and asks
+//! again. What no reconcile waits for is written with back-off (`put_or_put_off`).
 
 use super::there::{ALL, LastWriter, There};
 use super::{Controller, KeptPolicy, failing};
@@ -138,7 +142,7 @@ impl Controller {
         // Another replica may have recorded more meanwhile, which this one has just learnt.
         let Some(record) = record() else { return };
         let text = Some(record.text());
-        let written = learnt && self.put_alone(store, &mut there, policy, text).await;
+        let written = learnt && self.put_or_put_off(store, &mut there, policy, text).await;
         there.known &= written;
         if written && let Some(kept) = self.limits.lock().get_mut(policy) {
             kept.unsaved = None;
@@ -241,7 +245,7 @@ impl Controller {
 
     /// Writes an entry for which no reconcile waits, or removes it. A failure is told once, and such a write is tried
     /// again with back-off.
-    pub(super) async fn put_alone(
+    pub(super) async fn put_or_put_off(
         &self,
         store: &LimitStore,
         there: &mut There,
