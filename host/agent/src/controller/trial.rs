@@ -29,6 +29,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
@@ -163,6 +164,7 @@ impl Controller {
             moved: Notify::new(),
             seeds: RandomState::new(),
             current: watch::Sender::new(true),
+            works_since: Mutex::new(Instant::now()),
             ends: true,
             trial: Some(Overlay::default()),
             rehearsals: Rehearsals::default(),

@@ -2,8 +2,8 @@
 //! only. It holds numbers, no names of objects.
 //!
 //! Before a change that has a limit, [`Controller::record_for`] reads the ConfigMap if somebody may have written it
-//! (`learn`), opens the ledger of the policy (`open_ledger`), asks it (`admit`), writes what it reserves (`put`), and asks
-//! again. What no reconcile waits for is written with back-off (`put_or_put_off`).
+//! (`learn`), opens the ledger of the policy (`open_ledger`), asks it (`admit`), writes what it reserves (`put`), and
+//! asks again. What no reconcile waits for is written with back-off (`put_or_put_off`).
 
 use super::there::{ALL, LastWriter, There};
 use super::{Controller, KeptPolicy, failing};
