@@ -97,6 +97,11 @@ pub enum Awaits {
     Acceptance,
 }
 
+impl Awaits {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Answer, Self::Acceptance];
+}
+
 impl Report {
     /// What the reconcile awaits, if it may succeed once the API server can be read again.
     pub fn awaits(&self) -> Option<Awaits> {

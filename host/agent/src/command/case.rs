@@ -25,6 +25,7 @@ pub(crate) const LIMITS: ParseLimits = ParseLimits {
 
 /// The time of a case that names none.
 pub(crate) const NOW: &str = "2026-11-21T08:00:00Z";
+
 /// What stands between file and number in the place of an object.
 pub(crate) const DOCUMENT: &str = ", document ";
 

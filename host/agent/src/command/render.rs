@@ -197,7 +197,8 @@ fn circumstances(
     args: &ReconcileArgs,
 ) -> anyhow::Result<(Clock, AgentFacts)> {
     let case = given.and_then(|given| given.case.as_ref());
-    let now = match (args.now, case.and_then(|case| case.now.as_deref())) {
+    let of_case = case.map(|case| case.now.as_deref().unwrap_or(case::NOW));
+    let now = match (args.now, of_case) {
         (Some(now), _) => Some(now),
         (None, Some(text)) => match parse_rfc3339(text) {
             Some(now) => Some(now),
@@ -206,7 +207,7 @@ fn circumstances(
                 path.display()
             ),
         },
-        (None, None) => case.and_then(|_| parse_rfc3339(case::NOW)),
+        (None, None) => None,
     };
     let name = case
         .and_then(|case| case.agent.cluster_name.as_deref())

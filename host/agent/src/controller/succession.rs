@@ -49,6 +49,7 @@ impl Controller {
         }
     }
 
+    /// Lets this replica work from now on, as long as it leads.
     pub(super) fn begin_to_work(&self) {
         *self.works_since.locked() = Instant::now();
         self.current.send_replace(true);

@@ -54,7 +54,7 @@ impl Controller {
         for queue in self.queues_of(name) {
             self.enqueue_all(&queue, &Cause::Added);
         }
-        self.retry_all_awaiting(name);
+        self.retry_awaiting(name, &Awaits::ALL);
         self.statuses.changed();
     }
 
@@ -93,7 +93,7 @@ impl Controller {
     pub(crate) fn observe_at_once(&self, cluster: &str, observations: Vec<Observation>) {
         let current = self.current.send_replace(false);
         if self.observe_all(observations) {
-            self.retry_all_awaiting(cluster);
+            self.retry_awaiting(cluster, &Awaits::ALL);
         }
         self.current.send_replace(current);
     }
@@ -181,14 +181,8 @@ impl Controller {
         sightings.restart(unwatched, now_seconds);
     }
 
-    /// As [`Self::retry_awaiting`], whatever they await.
-    fn retry_all_awaiting(&self, cluster: &str) {
-        self.retry_awaiting(cluster, Awaits::Answer);
-        self.retry_awaiting(cluster, Awaits::Acceptance);
-    }
-
-    /// Enqueues every primary whose reconcile failed by what may be over now, of policies that name the cluster.
-    fn retry_awaiting(&self, cluster: &str, awaits: Awaits) {
+    /// Enqueues every primary whose reconcile awaits one of these, of policies that name the cluster.
+    fn retry_awaiting(&self, cluster: &str, awaits: &[Awaits]) {
         let concerned = self.queues_of(cluster);
         let policies: BTreeSet<_> = concerned.map(|queue| Arc::clone(&queue.policy)).collect();
         // Before the results are looked at: a reconcile that has read and has no result yet looks at this after it.
@@ -197,7 +191,8 @@ impl Controller {
             let memory = &mut *self.memory.lock();
             let all = memory.results.iter_mut();
             let awaiting = all.filter(|(key, last)| {
-                last.awaits == Some(awaits) && policies.contains(&key.policy)
+                let is_over = last.awaits.is_some_and(|one| awaits.contains(&one));
+                is_over && policies.contains(&key.policy)
             });
             let again = awaiting.map(|(key, last)| {
                 last.tried_early = true;
@@ -327,7 +322,7 @@ impl Retries {
 
     /// Retries what awaits it.
     fn retry(&mut self, controller: &Controller, cluster: &str) {
-        controller.retry_awaiting(cluster, self.awaits);
+        controller.retry_awaiting(cluster, &[self.awaits]);
         self.done(Instant::now());
     }
 
