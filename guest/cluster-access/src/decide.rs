@@ -2,7 +2,7 @@
 
 use crate::ClusterAccess;
 use crate::known::{ExistingObject, Known};
-use crate::objects::Objects;
+use crate::objects::{Made, Objects};
 use crate::reasons::{
     ACCEPTED, BINDING_REMAINS, DENIED, ERROR, NAME_IMPOSSIBLE, NAME_RESERVED, WORKS_REMAIN,
 };
@@ -96,7 +96,7 @@ fn is_of_others(name: &str) -> bool {
 impl World for ClusterAccess {
     /// The objects that are made or removed; of a denied cluster first how many works it has.
     fn require(
-        context: &Context<Settings>,
+        _: &Context<Settings>,
         primary: &Primary,
         inputs: &[Input],
     ) -> Result<Requirement, Failure> {
@@ -123,9 +123,8 @@ impl World for ClusterAccess {
         };
         let is_open = !cluster.is_accepted() && is_untold(&cluster);
         needs.extend(is_open.then(|| Need::object(ROLE, objects.role())));
-        let may_renew = context.settings.denied_may_renew;
-        let made = objects.made(decided, &known, may_renew).into_iter();
-        targets.extend(made.map(|desired| desired.object));
+        let made = Objects::made(decided, &known).into_iter();
+        targets.extend(made.map(|made| objects.reference(made)));
         targets.extend(objects.left_out(decided, known.works));
         Ok(Requirement { targets, needs })
     }
@@ -144,18 +143,20 @@ impl World for ClusterAccess {
             Decided::Impossible => return Ok(impossible(&cluster, primary)),
             Decided::Accepted | Decided::Denied | Decided::Leaving => {}
         }
-        let mut made = objects.made(decided, &known, context.settings.denied_may_renew);
+        let mut made = Objects::made(decided, &known);
         let mut remove = objects.left_out(decided, known.works);
-        let binding = objects.binding("work");
         if known.leaves_with_namespace() {
             // Nothing is made in a namespace that ends, and an attempt must not hold up what it waits for.
-            made.retain(|Desired { object, .. }| object.namespace.is_none() || *object == binding);
+            made.retain(|made| *made != Made::RegistrationBinding);
         }
         if decided == Decided::Accepted && known.may_go(decided) {
-            made.retain(|desired| desired.object != binding);
-            remove.push(binding);
+            made.retain(|made| *made != Made::WorkBinding);
+            remove.push(objects.binding("work"));
         }
         let (first, last) = namespace(&context.settings, decided, &objects, &known);
+        let may_renew = context.settings.denied_may_renew;
+        let made = made.into_iter();
+        let made = made.map(|made| objects.desired(made, decided, may_renew));
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let stays = decided == Decided::Denied && known.any_stays(&objects);
         let whole = !stays && (decided != Decided::Accepted || !known.binding_leaves());

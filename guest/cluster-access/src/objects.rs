@@ -14,6 +14,21 @@ pub(crate) const PREFIX: &str = "open-cluster-management:managedcluster:";
 /// The label that names the cluster of an object.
 pub(crate) const LABEL: &str = "open-cluster-management.io/cluster-name";
 
+/// An object that is made for a cluster, or for all of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// The shared role of the registration agents.
+    RegistrationRole,
+    /// The shared role of the work agents.
+    WorkRole,
+    /// The role of the cluster.
+    Role,
+    /// Its binding.
+    ClusterBinding,
+    RegistrationBinding,
+    WorkBinding,
+}
+
 /// The objects of a cluster.
 pub(crate) struct Objects<'a> {
     /// The cluster.
@@ -46,39 +61,62 @@ impl Objects<'_> {
         NAMESPACE.beside(self.primary, self.name())
     }
 
-    /// Those that are made beside the namespace, in order, each with what it says. Of a cluster that is being deleted
-    /// only the work agent keeps its rights, until it has cleaned up. What it lost, only acceptance gives it again.
-    pub(crate) fn made(&self, decided: Decided, known: &Known, may_renew: bool) -> Vec<Desired> {
-        let (name, keeps) = (self.name(), known.works && known.binding.is_some());
-        let (accepted, rules) = match decided {
-            Decided::Nothing | Decided::Impossible => return Vec::new(),
-            Decided::Leaving => (false, None),
-            Decided::Accepted => (true, Some(rules::of_accepted(name))),
-            Decided::Denied => (false, Some(rules::of_denied(name, may_renew))),
-        };
-        let role = |name: &str| ClusterRole::of(&self.rbac(CLUSTER_ROLE, name));
-        let mut shared = Vec::new();
-        if accepted {
-            shared.push(role("registration").rules(rules::of_registration()).whole());
+    /// Those that are made beside the namespace, in order. Of a cluster that is being deleted only the work agent keeps
+    /// its rights, until it has cleaned up. What it lost, only acceptance gives it again.
+    pub(crate) fn made(decided: Decided, known: &Known) -> Vec<Made> {
+        let keeps = known.works && known.binding.is_some();
+        match decided {
+            Decided::Accepted => vec![
+                Made::RegistrationRole,
+                Made::WorkRole,
+                Made::Role,
+                Made::ClusterBinding,
+                Made::RegistrationBinding,
+                Made::WorkBinding,
+            ],
+            // A shared role that cannot be written must not keep a denied cluster its rights.
+            Decided::Denied if keeps => vec![
+                Made::Role,
+                Made::ClusterBinding,
+                Made::WorkRole,
+                Made::WorkBinding,
+            ],
+            Decided::Denied => vec![Made::Role, Made::ClusterBinding],
+            Decided::Leaving if keeps => vec![Made::WorkRole, Made::WorkBinding],
+            Decided::Leaving | Decided::Nothing | Decided::Impossible => Vec::new(),
         }
-        if accepted || keeps {
-            shared.push(role("work").rules(rules::of_work()).whole());
+    }
+
+    /// Which object that is.
+    pub(crate) fn reference(&self, made: Made) -> ObjectRef {
+        match made {
+            Made::RegistrationRole => self.rbac(CLUSTER_ROLE, "registration"),
+            Made::WorkRole => self.rbac(CLUSTER_ROLE, "work"),
+            Made::Role => self.role(),
+            Made::ClusterBinding => self.rbac(CLUSTER_ROLE_BINDING, self.name()),
+            Made::RegistrationBinding => self.binding("registration"),
+            Made::WorkBinding => self.binding("work"),
         }
-        let mut own = Vec::new();
-        if let Some(rules) = rules {
-            own.push(self.labelled(role(name).rules(rules)).whole());
-            let binding = ClusterRoleBinding::of(&self.rbac(CLUSTER_ROLE_BINDING, name));
-            own.push(self.bound(binding, name));
+    }
+
+    /// What it says.
+    pub(crate) fn desired(&self, made: Made, decided: Decided, may_renew: bool) -> Desired {
+        let (object, name) = (self.reference(made), self.name());
+        let role = |rules| ClusterRole::of(&object).rules(rules);
+        match made {
+            Made::RegistrationRole => role(rules::of_registration()).whole(),
+            Made::WorkRole => role(rules::of_work()).whole(),
+            Made::Role => {
+                let rules = match decided {
+                    Decided::Accepted => rules::of_accepted(name),
+                    _ => rules::of_denied(name, may_renew),
+                };
+                self.labelled(role(rules)).whole()
+            }
+            Made::ClusterBinding => self.bound(ClusterRoleBinding::of(&object), name),
+            Made::RegistrationBinding => self.bound(RoleBinding::of(&object), "registration"),
+            Made::WorkBinding => self.bound(RoleBinding::of(&object), "work"),
         }
-        // A shared role that cannot be written must not keep a denied cluster its rights.
-        let mut all = match accepted {
-            true => [shared, own].concat(),
-            false => [own, shared].concat(),
-        };
-        let here = |what: &str| self.bound(RoleBinding::of(&self.binding(what)), what);
-        all.extend(accepted.then(|| here("registration")));
-        all.extend((accepted || keeps).then(|| here("work")));
-        all
     }
 
     /// The cluster's own objects that are not wanted, in the order in which they are removed, including objects that
