@@ -12,22 +12,50 @@ pub const CLUSTER_NAMESPACE: &str = "kube-system";
 
 /// The primary that an object was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StampedSource")]
 pub struct SourceRef {
     /// Which primary.
     #[serde(flatten)]
     pub reference: ObjectRef,
     /// Its uid, empty where the cluster gives none.
-    #[serde(default)]
     pub uid: String,
     /// The uid of its cluster, on an object that lies on another connection: agents of several clusters may write
     /// there, and each has policies and primaries of the same names. Empty on other objects, and where the cluster has
     /// none.
-    #[serde(
-        default,
-        rename = "clusterUid",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(rename = "clusterUid", skip_serializing_if = "String::is_empty")]
     pub cluster_uid: String,
+}
+
+/// A source as it is read: each reconcile reads the stamps of all its targets, and what is flattened takes serde twice
+/// as long.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StampedSource {
+    cluster: String,
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    cluster_uid: String,
+}
+
+impl From<StampedSource> for SourceRef {
+    fn from(read: StampedSource) -> Self {
+        Self {
+            reference: ObjectRef {
+                cluster: read.cluster,
+                api_version: read.api_version,
+                kind: read.kind,
+                namespace: read.namespace,
+                name: read.name,
+            },
+            uid: read.uid,
+            cluster_uid: read.cluster_uid,
+        }
+    }
 }
 
 impl SourceRef {

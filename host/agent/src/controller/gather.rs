@@ -11,7 +11,7 @@ use crate::controller::{Admitted, Controller, Ended, Touched};
 use crate::policies::load::LoadedPolicy;
 use shown::{as_shown, gone_since, shown};
 use std::sync::Arc;
-use transom_core::contract::decide::{Input, Requirement};
+use transom_core::contract::decide::Input;
 use transom_core::contract::{Primary, Readiness, Timed};
 use transom_core::digest::Digest;
 use transom_core::failure::{Class, Failure};
@@ -140,8 +140,24 @@ struct Reader<'a> {
     loaded: &'a LoadedPolicy,
     key: &'a Key,
     touched: Touched,
-    /// The answer of the first round of `require`, which shows no inputs, and the time of that call.
-    first_round: Option<Result<(i64, Requirement), Failure>>,
+    /// The first round of `require`, which shows no inputs, if the primary was located before.
+    first_round: Option<FirstRound>,
+}
+
+/// The first round: what the guest was shown of the primary, its rounds so far, and what it named.
+type FirstRound = (Primary, Rounds, Result<Named, Failure>);
+
+/// What a guest named in one round.
+struct Named {
+    /// The time of the call, in seconds since 1970.
+    as_of: i64,
+    /// The object that every answer makes, if there is one.
+    certain: Option<ObjectRef>,
+    targets: Vec<ObjectRef>,
+    others: Vec<ObjectRef>,
+    next: NextRound,
+    /// Whether primaries of the policy are not located yet.
+    others_unlocated: bool,
 }
 
 impl Reader<'_> {
@@ -252,30 +268,28 @@ impl Reader<'_> {
 
     /// Asks the guest what it needs and reads it, until it needs nothing new.
     async fn required(&mut self, primary: Arc<Object>) -> Result<ObservedState, Failure> {
-        let (controller, described) = (self.controller, &self.loaded.revision.decide);
-        let view = inputs::primary(&primary, described)?;
-        let (mut rounds, mut round) = (Rounds::default(), self.nothing_read());
+        let controller = self.controller;
+        let (view, mut rounds, mut named) = match self.first_round.take() {
+            Some(first) => first,
+            None => self.first_round(&primary)?,
+        };
+        let mut round = self.nothing_read();
         let room_before = self.touched.room.used();
         let (as_of, certain, targets, others) = loop {
-            let (as_of, asked) = self.ask(&primary, &view, &round.inputs)?;
-            let certain = asked.target.clone();
-            let data = controller.template_data(&primary);
-            let policy = &self.loaded.revision.policy;
-            let (targets, others) = policy.targets_of(&asked, &data);
-            let next = rounds.answer(policy, &data, asked)?;
-            let waits = self.claim(&primary, &targets, rounds.named_all(&next));
-            let needs = match next {
-                NextRound::Complete(_) => {
-                    let targets = self.read_targets(&primary, &targets, waits).await?;
-                    break (as_of, certain, targets, others);
-                }
-                NextRound::Read(needs) => needs,
+            let now = named?;
+            let first = now.targets.first().unwrap_or(&primary.reference);
+            self.touched.reconcile.target = Some(first.clone());
+            let (targets, waits) = (&now.targets, now.others_unlocated);
+            let NextRound::Read(needs) = now.next else {
+                let targets = self.read_targets(&primary, targets, waits).await?;
+                break (now.as_of, now.certain, targets, now.others);
             };
-            self.defer_targets(&primary, &targets, waits).await?;
+            self.defer_targets(&primary, targets, waits).await?;
             // Frees what the last round read before more is read.
             drop(round);
             self.touched.room.back(room_before);
             round = self.round(needs).await?;
+            named = self.ask(&primary, &view, &mut rounds, &round.inputs);
         };
         self.touched.reconcile.inputs =
             Some(inputs::digest(&view, &round.found, &round.inputs).to_string());

@@ -8,14 +8,12 @@ use crate::controller::memory::Memory;
 use std::sync::Arc;
 use std::time::Duration;
 use transom_core::failure::Failure;
-use transom_core::inputs;
 use transom_core::inputs::seen::Seen;
 use transom_core::object::Object;
 use transom_core::ownership::{Contender, Ownership, Rivals};
 use transom_core::plan::{TargetState, unlocated};
 use transom_core::policy::WriteRule;
 use transom_core::reference::ObjectRef;
-use transom_core::requirements::Rounds;
 use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 
@@ -92,22 +90,19 @@ impl Reader<'_> {
         if !policy.has_targets() || policy.suspend {
             return None;
         }
-        let view = inputs::primary(primary, &self.loaded.revision.decide).ok()?;
-        let asked = self.require(primary, &view, &[]);
-        let first = asked.as_ref().ok().map(|(_, asked)| asked.clone());
-        self.first_round = Some(asked);
-        let asked = first?;
-        let data = self.controller.template_data(primary);
-        let (targets, _) = policy.targets_of(&asked, &data);
-        let mut rounds = Rounds::default();
-        let next = rounds.answer(policy, &data, asked).ok()?;
-        self.set_claims(primary, &targets, rounds.named_all(&next));
-        Some(targets)
+        let first = self.first_round(primary).ok()?;
+        let (_, _, named) = self.first_round.insert(first);
+        named.as_ref().ok().map(|named| named.targets.clone())
     }
 
     /// Records the claims of a primary. Until its guest has named all targets, earlier claims stay; if there are none,
     /// it also claims what bears its stamp. True while primaries of the policy are not located yet.
-    fn set_claims(&self, primary: &Arc<Object>, targets: &[ObjectRef], named_all: bool) -> bool {
+    pub(super) fn set_claims(
+        &self,
+        primary: &Arc<Object>,
+        targets: &[ObjectRef],
+        named_all: bool,
+    ) -> bool {
         let contender = Contender::of(self.key, Some(primary));
         let mut lock = self.controller.memory.lock();
         let memory = &mut *lock;
@@ -124,19 +119,6 @@ impl Reader<'_> {
         drop(lock);
         self.controller.enqueue_released(released);
         others_unlocated
-    }
-
-    /// Claims the targets that the guest names for the primary: all of them, where each answer names the one target or
-    /// no other round follows, or some. True while primaries of the policy are not located yet.
-    pub(super) fn claim(
-        &mut self,
-        primary: &Arc<Object>,
-        targets: &[ObjectRef],
-        named_all: bool,
-    ) -> bool {
-        let first = targets.first().unwrap_or(&primary.reference);
-        self.touched.reconcile.target = Some(first.clone());
-        self.set_claims(primary, targets, named_all)
     }
 
     /// Defers reading the targets while the guest still needs inputs: they are read once, after the last round. While
@@ -174,13 +156,14 @@ impl Reader<'_> {
         // While other primaries are not located nothing without a stamp is written, and what has one is kept: so
         // nothing is requested here that the next reconcile requests again.
         let mut claimed = Vec::new();
+        self.depend_on(targets);
         if others_unlocated {
             let there = self.read_cached(targets).await?;
             claimed = self.decide(primary, (targets, there), others);
         }
         let unknown = |one: &TargetState| one.existing.is_none() && !pending(one);
         if !others_unlocated || claimed.iter().any(unknown) {
-            let there = self.read_tracked(targets).await?;
+            let there = self.read_untracked(targets).await?;
             claimed = self.decide(primary, (targets, there), others);
         }
         let accounts = &controller.accounts;
@@ -197,8 +180,9 @@ impl Reader<'_> {
         Ok(claimed)
     }
 
-    /// Narrows which changes of a target trigger a reconcile. For a target that is only created: its existence, and the
-    /// fields that the policy may write. For a shared target that another primary owns: everything but the owner.
+    /// Records which changes of a target trigger a reconcile. For a target that is only created: its existence, and the
+    /// fields that the policy may write. For a shared target that another primary owns: everything but the owner. Else
+    /// every change does.
     fn narrow(&mut self, primary: &Object, claimed: &[TargetState]) {
         let policy = &self.loaded.revision.policy;
         let data = self.controller.template_data(primary);
@@ -209,22 +193,19 @@ impl Reader<'_> {
             withheld: _,
         } in claimed
         {
-            let Ok(rule) = policy.whole(object, &data) else {
-                continue;
-            };
             let kept = matches!(ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
-            if rule.creates_only() {
-                // It belongs to others then, and fields of it may be granted as of any object of theirs.
-                self.touched.others.extend(existing.clone());
-            }
-            let fields = policy.watched(object, &data);
-            let seen = match (rule.creates_only(), rule.is_shared() && kept) {
-                (true, _) if !fields.is_empty() => {
-                    Seen::fields(&fields.into(), existing.as_deref())
+            let seen = match policy.whole(object, &data) {
+                Ok(rule) if rule.creates_only() => {
+                    // It belongs to others then, and fields of it may be granted as of any object of theirs.
+                    self.touched.others.extend(existing.clone());
+                    let fields = policy.watched(object, &data);
+                    match fields.is_empty() {
+                        true => Seen::presence(existing.as_deref()),
+                        false => Seen::fields(&fields.into(), existing.as_deref()),
+                    }
                 }
-                (true, _) => Seen::presence(existing.as_deref()),
-                (false, true) => Seen::shared(existing.as_deref()),
-                (false, false) => continue,
+                Ok(rule) if rule.is_shared() && kept => Seen::shared(existing.as_deref()),
+                _ => Seen::whole(existing.as_deref()),
             };
             self.touched.narrow(object, seen);
         }

@@ -1,6 +1,6 @@
 //! Asks a guest what it needs, reads that in the form that each need asks for, and records which changes of it count.
 
-use super::Reader;
+use super::{FirstRound, Named, Reader};
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::contract::Primary;
@@ -20,7 +20,7 @@ use transom_core::inputs::{self, Found};
 use transom_core::object::Object;
 use transom_core::policy::EveryRule;
 use transom_core::reference::ObjectRef;
-use transom_core::requirements;
+use transom_core::requirements::{self, Rounds};
 use transom_core::watches::Scope;
 
 /// An object as it was read, and how long ago the agent saw a field of it change.
@@ -61,21 +61,42 @@ impl Reader<'_> {
         Ok(round)
     }
 
-    /// What the guest asks for in the next round, and as of when.
+    /// The first round, which shows no inputs.
+    pub(super) fn first_round(&mut self, primary: &Arc<Object>) -> Result<FirstRound, Failure> {
+        let view = inputs::primary(primary, &self.loaded.revision.decide)?;
+        let mut rounds = Rounds::default();
+        let named = self.ask(primary, &view, &mut rounds, &[]);
+        Ok((view, rounds, named))
+    }
+
+    /// Asks the guest what it needs next, and claims the targets that it names: all of them, where each answer names
+    /// the one target or no other round follows, or some.
     pub(super) fn ask(
         &mut self,
-        primary: &Object,
+        primary: &Arc<Object>,
         view: &Primary,
+        rounds: &mut Rounds,
         inputs: &[Input],
-    ) -> Result<(i64, Requirement), Failure> {
-        match self.first_round.take() {
-            Some(first) => first,
-            None => self.require(primary, view, inputs),
-        }
+    ) -> Result<Named, Failure> {
+        let (as_of, asked) = self.require(primary, view, inputs)?;
+        let certain = asked.target.clone();
+        let data = self.controller.template_data(primary);
+        let policy = &self.loaded.revision.policy;
+        let (targets, others) = policy.targets_of(&asked, &data);
+        let next = rounds.answer(policy, &data, asked)?;
+        let others_unlocated = self.set_claims(primary, &targets, rounds.named_all(&next));
+        Ok(Named {
+            as_of,
+            certain,
+            targets,
+            others,
+            next,
+            others_unlocated,
+        })
     }
 
     /// What the guest asks for, and as of when.
-    pub(super) fn require(
+    fn require(
         &self,
         primary: &Object,
         view: &Primary,
@@ -153,14 +174,18 @@ impl Reader<'_> {
         let wakes = needs.iter().filter(wakes);
         let wakes: Vec<ObjectRef> = wakes.map(|need| need.reference.clone()).collect();
         self.depend_on(&wakes);
-        let asked = needs.iter();
-        let asked = asked.map(|need| requirements::may_exist(need).then_some(&need.reference));
-        let asked: Vec<Option<&ObjectRef>> = asked.collect();
-        let references: Vec<ObjectRef> = asked.iter().copied().flatten().cloned().collect();
-        let mut read = self.read_untracked(&references).await?.into_iter();
-        let objects = asked
-            .iter()
-            .map(|asked| asked.and_then(|_| read.next()).flatten());
+        // Several needs may ask for one object: it is read once, so that all show one state of it.
+        let mut references: Vec<ObjectRef> = Vec::with_capacity(needs.len());
+        for need in needs.iter().filter(|need| requirements::may_exist(need)) {
+            if !references.contains(&need.reference) {
+                references.push(need.reference.clone());
+            }
+        }
+        let read = self.read_untracked(&references).await?;
+        let objects = needs.iter().map(|need| {
+            let at = references.iter().position(|one| *one == need.reference);
+            at.and_then(|at| read.get(at).cloned()).flatten()
+        });
         let now_seconds = self.controller.clock.now_seconds();
         let mut looked = Vec::with_capacity(needs.len());
         for (need, object) in needs.iter().zip(objects) {

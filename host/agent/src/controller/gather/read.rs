@@ -183,22 +183,22 @@ impl Reader<'_> {
         Ok(objects)
     }
 
-    /// Like `read_tracked`, but only from what is kept in memory: an object that would have to be requested counts as
+    /// Like `read_untracked`, but only from what is kept in memory: an object that would have to be requested counts as
     /// absent.
     pub(super) async fn read_cached(
         &mut self,
         references: &[ObjectRef],
     ) -> Result<Vec<Option<Arc<Object>>>, Failure> {
-        self.depend_on(references);
         let mut objects = Vec::with_capacity(references.len());
         for reference in references {
-            let is_kept = self.controller.connections.weigh(reference).is_some();
-            let object = match is_kept {
-                true => self.read_one(reference).await?.map(Arc::new),
-                false => None,
+            let object = match self.controller.connections.weigh(reference) {
+                Some(weight) => {
+                    self.touched.room.take(reference, weight)?;
+                    self.read_one_within(reference, true).await?
+                }
+                None => None,
             };
-            self.touched.read(reference, object.as_deref());
-            objects.push(object);
+            objects.push(object.map(Arc::new));
         }
         Ok(objects)
     }
