@@ -17,7 +17,7 @@ use crate::stamp::Stamp;
 use crate::watches;
 use crate::work::Key;
 pub use contender::Contender;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// What a contender may do with its target.
@@ -104,9 +104,9 @@ pub struct OwnershipIndex {
     targets_of: BTreeMap<Key, BTreeSet<ObjectRef>>,
     /// The targets that the last answer for each key only removes.
     removed_by: BTreeMap<Key, BTreeSet<ObjectRef>>,
-    unlocated: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    unlocated: BTreeMap<Arc<str>, HashSet<Key>>,
     /// Located primaries whose guest has not said yet which targets they want.
-    unknown: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    unknown: BTreeMap<Arc<str>, HashSet<Key>>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
     deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
@@ -124,7 +124,7 @@ impl OwnershipIndex {
 
     /// Calls [`Self::expect`] for many at once, so that none is located before all are expected. Takes constant time if
     /// every primary of the policy is located.
-    pub fn expect_all(&mut self, policy: &Arc<str>, keys: BTreeSet<Key>) {
+    pub fn expect_all(&mut self, policy: &Arc<str>, keys: HashSet<Key>) {
         if keys.is_empty() {
             return;
         }
@@ -941,11 +941,11 @@ mod tests {
     #[test]
     fn many_are_expected_at_once() {
         let mut ownership = OwnershipIndex::default();
-        let expected = BTreeSet::from([key("a"), key("b")]);
-        ownership.expect_all(&key("a").policy, BTreeSet::new());
+        let expected = HashSet::from([key("a"), key("b")]);
+        ownership.expect_all(&key("a").policy, HashSet::new());
         assert_eq!(ownership, OwnershipIndex::default());
         ownership.expect_all(&key("a").policy, expected);
-        ownership.expect_all(&key("a").policy, BTreeSet::from([key("b"), key("c")]));
+        ownership.expect_all(&key("a").policy, HashSet::from([key("b"), key("c")]));
         assert_eq!(ownership.remaining(&key("a").policy), 3);
         assert!(ownership.expects(&key("c")) && !ownership.expects(&key("d")));
     }

@@ -32,16 +32,21 @@ impl Key {
 }
 
 /// By policy, then by primary. Most compared keys share the `Arc` of the policy, and often of the primary: then no text
-/// is read.
+/// is read. The primaries of a policy are nearly always of one kind and cluster, so these texts come last.
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        fn by<T: Ord + ?Sized>(one: &Arc<T>, other: &Arc<T>) -> Ordering {
-            match Arc::ptr_eq(one, other) {
+        fn by<T: ?Sized>(one: &Arc<T>, two: &Arc<T>, differ: fn(&T, &T) -> Ordering) -> Ordering {
+            match Arc::ptr_eq(one, two) {
                 true => Ordering::Equal,
-                false => one.cmp(other),
+                false => differ(one, two),
             }
         }
-        by(&self.policy, &other.policy).then_with(|| by(&self.primary, &other.primary))
+        fn primaries(one: &ObjectRef, two: &ObjectRef) -> Ordering {
+            let names = (&one.namespace, &one.name).cmp(&(&two.namespace, &two.name));
+            names.then_with(|| one.cmp(two))
+        }
+        by(&self.policy, &other.policy, str::cmp)
+            .then_with(|| by(&self.primary, &other.primary, primaries))
     }
 }
 
@@ -112,6 +117,43 @@ impl Cause {
             Self::Retry => "Retry",
             Self::Resync => "Resync",
             Self::Swapped => "Swapped",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::RangeBounds;
+
+    #[test]
+    fn keys_are_in_order_of_policy_namespace_and_name_and_only_equal_ones_are_equal() {
+        let key = |policy: &str, cluster: &str, kind: &str, namespace: Option<&str>, name: &str| {
+            let reference = ObjectRef {
+                cluster: cluster.to_owned(),
+                ..ObjectRef::local("v1", kind, namespace, name)
+            };
+            Key::new(&policy.into(), &reference)
+        };
+        let ordered = [
+            key("a", "z", "Z", None, "y"),
+            key("a", "b", "Y", Some("n"), "x"),
+            key("a", "a", "Z", Some("n"), "y"),
+            key("a", "b", "Y", Some("n"), "y"),
+            key("a", "b", "Z", Some("n"), "y"),
+            key("a", "a", "A", Some("o"), "a"),
+            key("b", "a", "A", None, "a"),
+        ];
+        for (at, one) in ordered.iter().enumerate() {
+            for (other_at, other) in ordered.iter().enumerate() {
+                assert_eq!(one.cmp(other), at.cmp(&other_at), "{one} and {other}");
+                assert_eq!(one == other, at == other_at, "{one} and {other}");
+            }
+            let copy = Key::new(&(&*one.policy).into(), &one.primary);
+            assert_eq!(one.cmp(&copy), Ordering::Equal, "{one}");
+            let from = |policy| (Key::first_of(policy), Bound::Unbounded);
+            assert_eq!(from("b").contains(one), &*one.policy == "b", "{one}");
+            assert!(from("a").contains(one), "{one}");
         }
     }
 }

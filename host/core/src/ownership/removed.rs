@@ -17,9 +17,11 @@ impl OwnershipIndex {
     /// Ends the claims on targets that the answer only removes, when its reconcile ended: another primary may create
     /// them now. Returns the keys to wake: also the key itself, if a removal waited for others that are located by now.
     pub fn let_go(&mut self, key: &Key) -> Vec<Key> {
-        let (Some(removed), Some(targets)) =
-            (self.removed_by.get(key), self.targets_of.get_mut(key))
-        else {
+        // Nearly no answer removes anything: then the map of all targets is not looked into.
+        let Some(removed) = self.removed_by.get(key) else {
+            return Vec::new();
+        };
+        let Some(targets) = self.targets_of.get_mut(key) else {
             return Vec::new();
         };
         let left: Vec<ObjectRef> = targets.intersection(removed).cloned().collect();

@@ -4,11 +4,11 @@ use super::{Contender, OwnershipIndex};
 use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::work::Key;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// How many others of the policy of a key there are.
-pub(super) fn others(keys: &BTreeMap<Arc<str>, BTreeSet<Key>>, key: &Key) -> usize {
+pub(super) fn others(keys: &BTreeMap<Arc<str>, HashSet<Key>>, key: &Key) -> usize {
     let keys = keys.get(&key.policy);
     keys.map_or(0, |keys| keys.len() - usize::from(keys.contains(key)))
 }
@@ -42,7 +42,7 @@ impl OwnershipIndex {
 
     /// How many primaries of a policy have not been located since the start.
     pub fn remaining(&self, policy: &str) -> usize {
-        self.unlocated.get(policy).map_or(0, BTreeSet::len)
+        self.unlocated.get(policy).map_or(0, HashSet::len)
     }
 
     /// How many other primaries of the policy may want a target without having said so. The key is woken when there are
@@ -81,7 +81,7 @@ impl OwnershipIndex {
             let reach = self.reach.get(policy).into_iter().flatten();
             others && reach.into_iter().any(|reach| reach.holds(target))
         };
-        let waits = |(policy, keys): &(&Arc<str>, &BTreeSet<Key>)| {
+        let waits = |(policy, keys): &(&Arc<str>, &HashSet<Key>)| {
             !keys.is_empty()
                 && (**policy == key.policy
                     || named.as_ref().is_some_and(|named| keys.contains(named))
