@@ -84,10 +84,22 @@ impl Pattern {
         })
     }
 
-    /// Whether a name matches for a primary as it is now.
+    /// Whether a name matches for a primary as it is now. Without a star each part stands for one text, and most names
+    /// differ in the first: each reconcile asks this of every rule, so nothing is put together for it.
     pub fn matches(&self, name: &str, data: &TemplateData<'_>) -> bool {
-        self.matcher(data)
-            .is_some_and(|matcher| matcher.matches(name))
+        let mut rest = name;
+        for part in &self.parts {
+            if *part == Part::Star {
+                let matcher = self.matcher(data);
+                return matcher.is_some_and(|matcher| matcher.matches(name));
+            }
+            let text = matcher::text(part, Against::Primary(*data));
+            let Some(after) = text.and_then(|text| rest.strip_prefix(&*text)) else {
+                return false;
+            };
+            rest = after;
+        }
+        rest.is_empty()
     }
 
     /// Whether a name matches a pattern without templates.
@@ -104,7 +116,7 @@ impl Pattern {
     /// The pattern with a primary's values put in, to match many texts; `None` when a template has no value, so that
     /// nothing matches.
     pub(crate) fn matcher<'a>(&'a self, data: &TemplateData<'a>) -> Option<Matcher<'a>> {
-        Matcher::of(&self.parts, Against::Primary(data))
+        Matcher::of(&self.parts, Against::Primary(*data))
     }
 
     /// The name that the pattern gives with captured values for its stars and templates; `None` when a value is

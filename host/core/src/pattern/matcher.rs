@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(super) enum Against<'a> {
     /// A primary as it is: a template stands for exactly one name.
-    Primary(&'a TemplateData<'a>),
+    Primary(TemplateData<'a>),
     /// A primary as it may have been: a template stands for any name.
     Former(&'a ObjectRef),
     /// No primary: a template matches nothing.
@@ -22,7 +22,7 @@ pub(super) enum Against<'a> {
 #[derive(Debug)]
 pub(crate) struct Matcher<'a> {
     /// The text before the first open slot.
-    first: String,
+    first: Cow<'a, str>,
     open: Vec<Open<'a>>,
 }
 
@@ -32,26 +32,26 @@ struct Open<'a> {
     /// The template that it is; `None` for a star.
     template: Option<&'a Arc<Template>>,
     /// The text up to the next open slot, or up to the end.
-    after: String,
+    after: Cow<'a, str>,
 }
 
 impl<'a> Matcher<'a> {
     /// `None` when a part has no value, so that nothing matches.
-    pub(super) fn of(parts: &'a [Part], against: Against<'_>) -> Option<Self> {
-        let (mut first, mut open) = (String::new(), Vec::<Open<'a>>::new());
+    pub(super) fn of(parts: &'a [Part], against: Against<'a>) -> Option<Self> {
+        let (mut first, mut open) = (Cow::default(), Vec::<Open<'a>>::new());
         for part in parts {
             let template = match (part, against) {
                 (Part::Star, _) => None,
                 (Part::Template(template), Against::Former(_)) => Some(template),
                 _ => {
                     let place = open.last_mut().map(|open| &mut open.after);
-                    place.unwrap_or(&mut first).push_str(&text(part, against)?);
+                    *place.unwrap_or(&mut first) += text(part, against)?;
                     continue;
                 }
             };
             open.push(Open {
                 template,
-                after: String::new(),
+                after: Cow::default(),
             });
         }
         Some(Self { first, open })
@@ -147,7 +147,7 @@ impl<'a> Matcher<'a> {
 }
 
 /// The one text that a part stands for; `None` when there is none.
-fn text<'a>(part: &'a Part, against: Against<'a>) -> Option<Cow<'a, str>> {
+pub(super) fn text<'a>(part: &'a Part, against: Against<'a>) -> Option<Cow<'a, str>> {
     let primary = match against {
         Against::Primary(data) => Some(&data.object.reference),
         Against::Former(primary) => Some(primary),
@@ -158,7 +158,7 @@ fn text<'a>(part: &'a Part, against: Against<'a>) -> Option<Cow<'a, str>> {
         (Part::PrimaryNamespace, _) => primary?.namespace.as_deref().map(Cow::Borrowed),
         (Part::PrimaryName, _) => Some(Cow::Borrowed(&primary?.name)),
         (Part::Template(template), Against::Primary(data)) => {
-            template.resolve(data).map(Cow::Owned)
+            template.resolve(&data).map(Cow::Owned)
         }
         (Part::Star | Part::Template(_), _) => None,
     }
@@ -227,6 +227,28 @@ mod tests {
                 let mut captured = Captures::default();
                 let tried = tried(&pattern.parts, &name, &mut captured).then_some(captured);
                 prop_assert_eq!(pattern.captures(&name, &hosted("demo")), tried, "{} on {}", pattern, name);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_matches_at_once_if_it_matches_the_parts_put_together(
+            parts in proptest::collection::vec(0..9_usize, 1..5),
+            name in "[ab-]{0,5}",
+        ) {
+            let primary = ObjectRef::local("v1", "Secret", (parts.len() > 1).then_some("b"), "a");
+            let object = object(primary, json!({"metadata": {"labels": {"l": "ab"}}}));
+            let agent = agent("local", true);
+            let data = TemplateData { object: &object, agent: &agent };
+            let (there, absent) = ("{primary.labels[\"l\"]}", "{primary.labels[\"m\"]}");
+            let own = ["{primary.name}", "{primary.namespace}"];
+            let parts = parts.into_iter().map(|part| ["a", "b", "-", "a-", own[0], own[1], "*", there, absent][part]);
+            if let Ok(pattern) = Pattern::parse(&parts.collect::<String>(), &TemplateNames::new()) {
+                for name in [&name, &pattern.shown(&data)] {
+                    let whole = pattern.matcher(&data).is_some_and(|matcher| matcher.matches(name));
+                    prop_assert_eq!(pattern.matches(name, &data), whole, "{} on {}", &pattern, name);
+                }
             }
         }
     }
