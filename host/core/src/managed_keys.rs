@@ -12,6 +12,7 @@ use crate::projection::path::{self, Path};
 use crate::stamp::Stamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
 use transom_api::policy::{OwnSpec, WriteVerb};
@@ -21,22 +22,22 @@ const NO_CONTENT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// What a policy wants on an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct WantedKeys {
+pub(crate) struct WantedKeys<'a> {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
-    /// Fields outside the metadata, by dotted path.
-    fields: BTreeMap<String, Value>,
+    /// Fields outside the metadata, by the text of their path.
+    fields: BTreeMap<String, (Path, &'a Value)>,
     /// The fields that are granted: no other one is removed, whatever the annotation lists.
-    granted: Vec<Path>,
+    granted: &'a [Path],
     /// The finalizers that the policy put there, or puts there now.
     finalizers: BTreeSet<String>,
     /// What the server made of these fields when they were written.
     forms: KeptForms,
 }
 
-impl WantedKeys {
+impl<'a> WantedKeys<'a> {
     /// What `spec.own` and the checked content for an object want. For a key that both name, `spec.own` decides.
-    pub(crate) fn of(own: &OwnSpec, content: &Map<String, Value>, granted: &[Path]) -> Self {
+    pub(crate) fn of(own: &OwnSpec, content: &'a Map<String, Value>, granted: &'a [Path]) -> Self {
         let texts = |field: &str| -> BTreeMap<String, String> {
             let map = content
                 .get("metadata")
@@ -55,10 +56,8 @@ impl WantedKeys {
         Self {
             labels,
             annotations,
-            fields: fields
-                .map(|(path, value)| (path.to_string(), value.clone()))
-                .collect(),
-            granted: granted.to_vec(),
+            fields: fields.map(|field| (field.0.to_string(), field)).collect(),
+            granted,
             finalizers: BTreeSet::new(),
             forms: KeptForms::default(),
         }
@@ -79,9 +78,9 @@ impl WantedKeys {
     }
 
     /// Whether a field of an object has the wanted value; defaults that the API server added are no difference.
-    fn is_right(&self, path: &str, wanted: &Value, body: &Value) -> bool {
-        let there = path::at(body, path);
-        there.is_some_and(|there| holds(there, wanted)) || self.forms.has(path, wanted, there)
+    fn is_right(&self, text: &str, (path, wanted): &(Path, &Value), body: &Value) -> bool {
+        let there = path.value(body);
+        there.is_some_and(|there| holds(there, wanted)) || self.forms.has(text, wanted, there)
     }
 
     /// Whether an object has all of it already.
@@ -95,11 +94,11 @@ impl WantedKeys {
             && self.wrong_fields(object).next().is_none()
     }
 
-    fn wrong_fields<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a String> {
+    fn wrong_fields(&self, object: &Object) -> impl Iterator<Item = &String> {
         let fields = self.fields.iter();
         fields
-            .filter(|(path, wanted)| !self.is_right(path, wanted, &object.body))
-            .map(|(path, _)| path)
+            .filter(|(text, field)| !self.is_right(text, field, &object.body))
+            .map(|(text, _)| text)
     }
 }
 
@@ -134,7 +133,7 @@ pub(crate) fn finalizers_left(rule: &WriteRule, existing: &Object) -> BTreeSet<S
 
 impl Keys {
     /// The keys that a policy wants.
-    fn wanted(wanted: &WantedKeys) -> Self {
+    fn wanted(wanted: &WantedKeys<'_>) -> Self {
         Self {
             labels: wanted.labels.keys().cloned().collect(),
             annotations: wanted.annotations.keys().cloned().collect(),
@@ -173,7 +172,7 @@ impl Keys {
 }
 
 /// The paths at which an object lacks what the policy wants, or still carries what an earlier revision wanted.
-pub(crate) fn changed(wanted: &WantedKeys, existing: &Object) -> Vec<String> {
+pub(crate) fn changed(wanted: &WantedKeys<'_>, existing: &Object) -> Vec<String> {
     let had = Keys::of(existing);
     let mut changed = Vec::new();
     for (field, wanted, had) in fields(wanted, &had) {
@@ -208,16 +207,16 @@ pub(crate) fn changed(wanted: &WantedKeys, existing: &Object) -> Vec<String> {
 
 /// Puts what is wanted on a body with the list of its keys, and removes what an earlier revision put on the existing
 /// object.
-pub(crate) fn put(wanted: &WantedKeys, existing: Option<&Object>, body: &mut Value) {
+pub(crate) fn put(wanted: &WantedKeys<'_>, existing: Option<&Object>, body: &mut Value) {
     put_keys(wanted, existing, &Keys::wanted(wanted), body);
 }
 
 /// Puts what is wanted on the body of a new object that is made once, and then left to others: without the list.
-pub(crate) fn put_once(wanted: &WantedKeys, body: &mut Value) {
+pub(crate) fn put_once(wanted: &WantedKeys<'_>, body: &mut Value) {
     put_keys(wanted, None, &Keys::default(), body);
 }
 
-fn put_keys(wanted: &WantedKeys, existing: Option<&Object>, noted: &Keys, body: &mut Value) {
+fn put_keys(wanted: &WantedKeys<'_>, existing: Option<&Object>, noted: &Keys, body: &mut Value) {
     let had = existing.map(Keys::of).unwrap_or_default();
     for (field, wanted_keys, had) in fields(wanted, &had) {
         let mut map = body
@@ -244,31 +243,36 @@ fn put_keys(wanted: &WantedKeys, existing: Option<&Object>, noted: &Keys, body: 
     for path in dropped(wanted, &had) {
         effect::put(body, &path::keys(path), &Value::Null);
     }
-    for (path, value) in &wanted.fields {
-        if !wanted.is_right(path, value, body) {
-            effect::put(body, &path::keys(path), value);
+    for (text, field) in &wanted.fields {
+        if !wanted.is_right(text, field, body) {
+            effect::put(body, &path::keys(text), field.1);
         }
     }
 }
 
 /// The fields that an earlier revision put on an object, and that are not wanted any more.
-fn dropped<'a>(wanted: &'a WantedKeys, had: &'a Keys) -> impl Iterator<Item = &'a String> {
+fn dropped<'a>(wanted: &'a WantedKeys<'_>, had: &'a Keys) -> impl Iterator<Item = &'a String> {
     let is_granted = |path: &String| {
         let path = Path::parse(path).ok();
         path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.grants(&path)))
     };
-    // In order, so that the fields below another one follow it: there may be thousands, now and before.
-    let new: BTreeSet<Vec<String>> = wanted.fields.keys().map(|path| path::keys(path)).collect();
+    // In order, so that the fields below another one follow it: there may be thousands, now and before. Mostly none of
+    // them is needed.
+    let new = LazyCell::new(|| -> BTreeSet<Vec<&str>> {
+        let paths = wanted.fields.values();
+        paths.filter_map(|(path, _)| path.keys()).collect()
+    });
     let is_wanted = move |path: &String| {
         let old = path::keys(path);
+        let old: Vec<&str> = old.iter().map(String::as_str).collect();
         // A field that is part of a wanted one, or above one, is replaced with it.
         let mut above = (0..=old.len()).filter_map(|length| old.get(..length));
         let mut below = new.range(old.clone()..);
         above.any(|part| new.contains(part))
             || below.next().is_some_and(|first| first.starts_with(&old))
     };
-    had.fields
-        .iter()
+    let left = had.fields.iter();
+    left.filter(|path| !wanted.fields.contains_key(*path))
         .filter(move |path| is_granted(path) && !is_wanted(path))
 }
 
@@ -293,7 +297,7 @@ pub(crate) fn view(object: &Object) -> Value {
 }
 
 fn fields<'a>(
-    wanted: &'a WantedKeys,
+    wanted: &'a WantedKeys<'_>,
     had: &'a Keys,
 ) -> [(
     &'static str,
@@ -330,12 +334,12 @@ mod tests {
             fields: had.iter().map(|path| (*path).to_owned()).collect(),
             ..Keys::default()
         };
+        let one = json!(1);
+        let granted = ["spec", "data"].map(|path| Path::parse(path).unwrap());
+        let field = |path: &&str| ((*path).to_owned(), (Path::parse(path).unwrap(), &one));
         let wanted = WantedKeys {
-            fields: wanted
-                .iter()
-                .map(|path| ((*path).to_owned(), json!(1)))
-                .collect(),
-            granted: vec![Path::parse("spec").unwrap(), Path::parse("data").unwrap()],
+            fields: wanted.iter().map(field).collect(),
+            granted: &granted,
             ..WantedKeys::default()
         };
         dropped(&wanted, &had).cloned().collect()

@@ -118,7 +118,7 @@ fn is_kept_by_another(
     wanting: &PlanInput<'_>,
     claimed: &TargetState,
     whole: &Whole<'_>,
-    (wanted, rule): (&WantedKeys, &WriteRule),
+    (wanted, rule): (&WantedKeys<'_>, &WriteRule),
 ) -> bool {
     let policy = &wanting.key.policy;
     let (Ownership::OwnedBy { owner }, Some(existing)) = (&claimed.ownership, &claimed.existing)
@@ -172,7 +172,7 @@ pub fn unlocated(target: &ObjectRef, remaining: usize) -> Failure {
 fn create(
     wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
-    wanted: &WantedKeys,
+    wanted: &WantedKeys<'_>,
     rule: &WriteRule,
 ) -> Step {
     let target = &whole.object;
@@ -216,7 +216,7 @@ fn update(
     wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
     existing: &Object,
-    (wanted, rule): (&WantedKeys, &WriteRule),
+    (wanted, rule): (&WantedKeys<'_>, &WriteRule),
 ) -> Option<Step> {
     let (mut changed, mut data) = (Vec::new(), Map::new());
     for (key, content) in &whole.data {

@@ -224,29 +224,29 @@ pub fn fields<'v>(
 
 /// Adds the fields of a map, with how many bytes of paths there may still be.
 fn collect<'v>(
-    above: Option<&Path>,
+    above: Option<&(Path, usize)>,
     map: impl IntoIterator<Item = (&'v String, &'v Value)>,
     fields: &mut (usize, &mut Vec<(Path, &'v Value)>),
 ) -> Result<(), String> {
     let below = || {
         let cut = |path: &Path| path.to_string().chars().take(80).collect::<String>();
-        let below = above.map(|path| format!(" below `{}`", cut(path)));
+        let below = above.map(|(path, _)| format!(" below `{}`", cut(path)));
         below.unwrap_or_default()
     };
     for (key, value) in map {
         let path = Path::within(above, key);
-        let (path, bytes) = path.ok_or_else(|| {
+        let path = path.ok_or_else(|| {
             let below = below();
             format!("a field{below} that is nested too deep, or whose path is too long")
         })?;
-        let left = fields.0.checked_sub(bytes);
+        let left = fields.0.checked_sub(path.1);
         fields.0 = left.ok_or_else(|| {
             let below = below();
             format!("too many fields{below}: the paths of all have more than {MAX_PATHS} bytes")
         })?;
         match value {
             Value::Object(map) => collect(Some(&path), map, fields)?,
-            value => fields.1.push((path, value)),
+            value => fields.1.push((path.0, value)),
         }
     }
     Ok(())

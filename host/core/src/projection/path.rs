@@ -131,17 +131,26 @@ impl Path {
         Self(segments)
     }
 
-    /// The path of a key below another one, or at the top, with the bytes of its text; `None` beyond the bounds of
+    /// The path of a key below another one, or at the top, each with the bytes of its text; `None` beyond the bounds of
     /// [`Path::parse`].
-    pub fn within(above: Option<&Self>, key: &str) -> Option<(Self, usize)> {
-        let above = above.map(Self::segments).unwrap_or_default();
+    pub fn within(above: Option<&(Self, usize)>, key: &str) -> Option<(Self, usize)> {
+        let (above, bytes) = above.map_or((&[][..], 0), |(path, bytes)| (path.segments(), *bytes));
         // The key comes first: one of a guest may be as long as its answer.
         if key.len() > MAX_BYTES || above.len() >= MAX_SEGMENTS {
             return None;
         }
-        let path = Self([above, &[Segment::Field(key.into())]].concat());
-        let bytes = path.to_string().len();
-        (bytes <= MAX_BYTES).then_some((path, bytes))
+        let bytes = bytes + width(key, above.is_empty());
+        let path = || Self([above, &[Segment::Field(key.into())]].concat());
+        (bytes <= MAX_BYTES).then(|| (path(), bytes))
+    }
+
+    /// The value in a body under it; `None` when it leads through an element of a list.
+    pub fn value<'a>(&self, body: &'a Value) -> Option<&'a Value> {
+        let mut segments = self.0.iter();
+        segments.try_fold(body, |value, segment| match segment {
+            Segment::Field(key) => value.get(&**key),
+            Segment::Element(_) => None,
+        })
     }
 
     /// The path of a key below it.
@@ -222,6 +231,19 @@ fn is_plain(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '$')
 }
 
+/// Whether a key is written without quotes.
+fn is_plain_key(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(is_plain)
+}
+
+/// The bytes of a key in the text of a path.
+fn width(key: &str, first: bool) -> usize {
+    match is_plain_key(key) {
+        true => key.len() + usize::from(!first),
+        false => Value::from(key).to_string().len() + "[]".len(),
+    }
+}
+
 /// Whether the type of an element may contain this letter.
 fn is_element(letter: char) -> bool {
     is_plain(letter) || matches!(letter, '.' | '/')
@@ -233,8 +255,8 @@ impl fmt::Display for Path {
         for (index, segment) in self.0.iter().enumerate() {
             match segment {
                 Segment::Element(element) => write!(f, "[{element}]")?,
-                Segment::Field(key) if key.is_empty() || !key.chars().all(is_plain) => {
-                    write!(f, "[{}]", serde_json::Value::from(&**key))?;
+                Segment::Field(key) if !is_plain_key(key) => {
+                    write!(f, "[{}]", Value::from(&**key))?;
                 }
                 Segment::Field(key) if index == 0 => f.write_str(key)?,
                 Segment::Field(key) => write!(f, ".{key}")?,
@@ -265,6 +287,30 @@ mod tests {
                 assert_eq!(key_below(other, text), None, "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_path_within_another_counts_the_bytes_of_its_text() {
+        for keys in [
+            &["spec", "a-b", "c"][..],
+            &["a.b", "c", "", "d.e"],
+            &["", "a"],
+            &["a", "qu\"ote\\\n\u{1}", "\u{e4}"],
+        ] {
+            let path = keys.iter().fold(None, |above: Option<(Path, usize)>, key| {
+                Path::within(above.as_ref(), key)
+            });
+            let (path, bytes) = path.unwrap();
+            assert_eq!(path.keys().as_deref(), Some(keys));
+            assert_eq!(bytes, path.to_string().len(), "{path}");
+        }
+        let at_most = |first: &str, length| {
+            let above = Path::within(None, first);
+            Path::within(above.as_ref(), &"k".repeat(length)).is_some()
+        };
+        // `a.k…`, and `["."].k…`.
+        assert!(at_most("a", 510) && !at_most("a", 511));
+        assert!(at_most(".", 506) && !at_most(".", 507));
     }
 
     #[test]
