@@ -19,19 +19,15 @@ pub struct DependencyIndex {
 
 impl DependencyIndex {
     /// Adds what a key is about to read, so that a change before its reconcile ends is not missed.
-    pub fn add(&mut self, key: &Key, objects: impl IntoIterator<Item = ObjectRef>) {
+    pub fn add<'a>(&mut self, key: &Key, objects: impl IntoIterator<Item = &'a ObjectRef>) {
         for object in objects {
-            if self
-                .reads
-                .get(key)
-                .is_some_and(|reads| reads.contains(&object))
-            {
+            let reads = self.reads.get(key);
+            if reads.is_some_and(|reads| reads.contains(object)) {
                 continue;
             }
-            let object = self
-                .readers
-                .get_key_value(&object)
-                .map_or_else(|| Arc::new(object), |(known, _)| Arc::clone(known));
+            let known = self.readers.get_key_value(object);
+            let object =
+                known.map_or_else(|| Arc::new(object.clone()), |(known, _)| Arc::clone(known));
             self.readers
                 .entry(Arc::clone(&object))
                 .or_default()
@@ -52,7 +48,7 @@ impl DependencyIndex {
         };
         if !self.reads.get(key).is_some_and(same) {
             self.remove(key);
-            self.add(key, objects.cloned());
+            self.add(key, objects);
         }
     }
 
@@ -166,7 +162,7 @@ impl Outputs {
         }
         self.gone(object);
         if let Some(owner) = owner {
-            self.index.add(&owner, [object.clone()]);
+            self.index.add(&owner, [object]);
             self.keys.insert(owner);
         }
     }
@@ -218,7 +214,7 @@ mod tests {
     fn tracks_objects_about_to_be_read_and_objects_read() {
         let mut dependencies = DependencyIndex::default();
         dependencies.set(&key("a"), [secret("one")].iter());
-        dependencies.add(&key("a"), [secret("one"), secret("two")]);
+        dependencies.add(&key("a"), &[secret("one"), secret("two")]);
         assert_eq!(
             dependencies.concerned(&secret("two")).collect::<Vec<_>>(),
             [&key("a")]

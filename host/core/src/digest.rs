@@ -8,6 +8,9 @@ use std::fmt;
 /// What the text of a digest begins with.
 const PREFIX: &str = "sha256:";
 
+/// How many bytes most digested values give at most: one allocation, and it does not grow.
+const MOSTLY: usize = 2048;
+
 /// SHA-256 of something, shown as `sha256:<hex>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -20,7 +23,7 @@ impl Digest {
 
     /// Digest of a value; equal values have equal digests, whatever the order of their keys.
     pub fn of(value: &Value) -> Self {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MOSTLY);
         feed(&mut bytes, value);
         Self::of_bytes(&bytes)
     }
@@ -39,14 +42,14 @@ impl Digest {
 
     /// Digest of a value that is put together from parts, without a copy of them; the same as that of the whole value.
     pub(crate) fn of_parts(part: &DigestPart<'_>) -> Self {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MOSTLY);
         part.feed(&mut bytes);
         Self::of_bytes(&bytes)
     }
 
     /// Digest of several values; an absent one counts as null.
     pub fn of_all<'a>(values: impl IntoIterator<Item = Option<&'a Value>>) -> Self {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MOSTLY);
         values
             .into_iter()
             .for_each(|value| feed(&mut bytes, value.unwrap_or(&Value::Null)));
@@ -57,14 +60,14 @@ impl Digest {
     pub(crate) fn of_entries<'a>(
         entries: impl Iterator<Item = (&'a String, &'a Value)> + Clone,
     ) -> Self {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MOSTLY);
         feed_map(&mut bytes, entries);
         Self::of_bytes(&bytes)
     }
 
     /// Digest of a text, a flag and named digests.
     pub(crate) fn of_named(text: &str, is_so: bool, named: &BTreeMap<String, Self>) -> Self {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MOSTLY);
         feed_text(&mut bytes, b's', text);
         bytes.push(if is_so { b't' } else { b'f' });
         for (name, digest) in named {
@@ -82,7 +85,7 @@ impl Digest {
     ) -> Self {
         let metadata = fields.get("metadata").and_then(Value::as_object);
         let annotations = metadata.and_then(|metadata| metadata.get("annotations")?.as_object());
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(MOSTLY);
         let mut feed = |map: Option<&Map<String, Value>>, without: &[&str], apart: Option<&str>| {
             let is_left = |key: &str| without.contains(&key) || apart == Some(key);
             let entries = map.into_iter().flatten();
@@ -130,8 +133,21 @@ impl DigestPart<'_> {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut digits = [[0; 2]; 32];
+        for (pair, byte) in digits.iter_mut().zip(self.0) {
+            *pair = [digit(byte >> 4), digit(byte & 15)];
+        }
+        let digits = std::str::from_utf8(digits.as_flattened()).map_err(|_| fmt::Error)?;
         f.write_str(PREFIX)?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(digits)
+    }
+}
+
+/// A hexadecimal digit.
+fn digit(value: u8) -> u8 {
+    match value {
+        0..=9 => b'0' + value,
+        _ => b'a' + (value - 10),
     }
 }
 

@@ -156,33 +156,33 @@ fn select_element(node: &Node, item: &Value, audience: Audience) -> Option<Value
 /// The first place of a path where the value has the wrong shape.
 fn misfit(path: &Path, value: &Value) -> Option<String> {
     let mut here = value;
-    let mut place = String::new();
-    for segment in path.segments() {
+    for (at, segment) in path.segments().iter().enumerate() {
+        // As text only where it does not fit.
+        let place = || place(path.segments().iter().take(at));
         let next = match (segment, here) {
             (_, Value::Null) => return None,
             (Segment::Field(key), Value::Object(map)) => map.get(&**key),
             (Segment::Element(element), Value::Array(items)) => {
                 let found = items.iter().find(|item| type_of(item) == Some(element));
                 if found.is_none() && items.iter().any(|item| type_of(item).is_none()) {
-                    return Some(place);
+                    return Some(place());
                 }
                 found
             }
-            _ => return Some(place),
+            _ => return Some(place()),
         };
         here = next?;
-        place = extend(&place, segment);
     }
     None
 }
 
-/// A place as text, one segment further.
-fn extend(place: &str, segment: &Segment) -> String {
-    match segment {
+/// A place as text.
+fn place<'a>(segments: impl Iterator<Item = &'a Segment>) -> String {
+    segments.fold(String::new(), |place, segment| match segment {
         Segment::Element(element) => format!("{place}[{element}]"),
         Segment::Field(key) if place.is_empty() => key.to_string(),
         Segment::Field(key) => format!("{place}.{key}"),
-    }
+    })
 }
 
 /// The `type` that names an element of a list.

@@ -263,7 +263,7 @@ impl Memory {
     /// Registers objects that a reconcile is about to read. From then on every change counts for it, even one that
     /// restores the object as the reconcile before saw it.
     pub(crate) fn about_to_read(&mut self, key: &Key, objects: &[ObjectRef]) {
-        self.dependencies.add(key, objects.iter().cloned());
+        self.dependencies.add(key, objects);
         if let Some(seen) = self.seen.get_mut(key) {
             seen.retain(|object, _| !objects.contains(object));
         }
@@ -346,7 +346,7 @@ mod tests {
         let seen = SeenSet::pending(question, Wake::Change).with(Arc::default());
         let key = Key::new(&"p".into(), &map.reference);
         let mut memory = Memory::default();
-        memory.dependencies.add(&key, [map.reference.clone()]);
+        memory.dependencies.add(&key, [&map.reference]);
         memory.sets.set(&key, vec![seen]);
         let concerned = memory.concerned(&map.reference, Observed::Present(&map), 0);
         assert!(concerned.keys.into_iter().eq([key]));
@@ -435,7 +435,7 @@ mod tests {
         // By the reconcile that is under way, and by one that ended.
         let more = field(MOST);
         assert!(!memory.can_observe(&lease, &more, Some(&seen)));
-        memory.dependencies.add(&key, [lease.clone()]);
+        memory.dependencies.add(&key, [&lease]);
         let objects = BTreeMap::from([(lease.clone(), seen)]);
         memory.seen.insert(key.clone(), objects);
         assert!(!memory.can_observe(&lease, &more, None));

@@ -248,7 +248,7 @@ fn body(text: &str, fields: Option<&Paths>) -> Result<Value, ObjectFault> {
     if text.len() > OBJECT_BYTES {
         return Err(too_large());
     }
-    if fields.is_none() && room::of_text(text.as_bytes()) > DECODED_BYTES {
+    if fields.is_none() && room::exceeds(text.as_bytes(), DECODED_BYTES) {
         let message = format!(
             "it takes more than {} MiB after decoding",
             DECODED_BYTES >> 20

@@ -62,6 +62,10 @@ pub fn undesired<'a>(
 /// Its name gets the stars and templates that the output's namespace matched, or its name where it has no namespace.
 /// Read these objects, and wait for them.
 pub fn dependents(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectRef> {
+    let roles = &policy.own.keep_until_absent;
+    if roles.is_empty() {
+        return Vec::new();
+    }
     let Some(rule) = policy.made(output, &key.primary) else {
         return Vec::new();
     };
@@ -70,8 +74,8 @@ pub fn dependents(policy: &Policy, key: &Key, output: &ObjectRef) -> Vec<ObjectR
         None => (name, output.name.as_str()),
     });
     let captured = named.and_then(|(pattern, text)| pattern.captures(text, &key.primary));
-    let roles = policy.own.keep_until_absent.iter();
     roles
+        .iter()
         .filter_map(|role| dependent(policy.read(role)?, captured.as_ref()?, &key.primary))
         .collect()
 }

@@ -23,6 +23,12 @@ pub fn of_text(json: &[u8]) -> usize {
     bytes
 }
 
+/// Whether compact JSON takes more than so many bytes once it is decoded. No byte counts for more than the beginning of
+/// a map does: a short text is not looked at.
+pub fn exceeds(json: &[u8], most: usize) -> bool {
+    json.len().saturating_mul(1 + MAP) > most && of_text(json) > most
+}
+
 /// The bytes of a JSON text up to the quote that ends it, and the quote.
 pub(crate) fn quoted_length(bytes: &[u8]) -> usize {
     let mut at = 0;
@@ -70,6 +76,19 @@ mod tests {
             ("", 0),
         ] {
             assert_eq!(quoted_length(text.as_bytes()), length, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_text_exceeds_what_it_weighs() {
+        for text in ["{{{{", "[[[[", ",,,,", "::::", r#""""""#, "{}", "1", ""] {
+            let weight = of_text(text.as_bytes());
+            assert!(!exceeds(text.as_bytes(), weight), "{text}");
+            assert_eq!(
+                weight > 0,
+                exceeds(text.as_bytes(), weight.saturating_sub(1)),
+                "{text}"
+            );
         }
     }
 
