@@ -215,10 +215,11 @@ impl Cache {
 
     /// Every watch that cannot be followed now, and every object that cannot be used now.
     pub(super) fn unreadable(&self) -> Vec<Unreadable> {
-        let faulty = |kept: &StoredObject| matches!(kept.content, KeptContent::Fault(_));
-        let scopes = self.wanted().map(|watched| &watched.scope);
-        let watches = scopes.filter_map(|scope| self.unreadable_watch(scope));
-        let objects = self.objects(None, |_| true, faulty);
+        // Each count of a set asks for this: nearly always there is nothing to walk through.
+        let failing = self.wanted().filter(|watched| watched.failure.is_some());
+        let watches = failing.filter_map(|watched| self.unreadable_watch(&watched.scope));
+        let has_faults = |watched: &Watched| watched.store.has_faults();
+        let objects = self.objects(None, has_faults, StoredObject::is_faulty);
         let objects = objects.iter().filter_map(|one| self.unreadable_object(one));
         watches.chain(objects).collect()
     }

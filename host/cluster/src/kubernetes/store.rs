@@ -28,6 +28,13 @@ pub(super) struct StoredObject {
     round: u32,
 }
 
+impl StoredObject {
+    /// Whether the object cannot be used.
+    pub(super) fn is_faulty(&self) -> bool {
+        matches!(self.content, KeptContent::Fault(_))
+    }
+}
+
 /// An object that is gone according to an answer.
 #[derive(Debug)]
 struct Tombstone {
@@ -45,6 +52,8 @@ struct Tombstone {
 #[derive(Debug, Default)]
 pub(super) struct Store {
     objects: BTreeMap<StoreKey, StoredObject>,
+    /// How many of `objects` cannot be used.
+    faults: usize,
     /// Objects that are gone according to answers, until the watch reports it. An object that the watch reported as
     /// gone needs no entry: only answers newer than `position` count.
     tombstones: BTreeMap<StoreKey, Tombstone>,
@@ -82,11 +91,12 @@ impl Store {
             tombstone.held.take_if(|held| !newer(held, version));
             self.strangers = true;
         }
-        for objects in [&mut self.objects, &mut self.expected] {
-            let kept = objects.get(key);
-            if kept.is_some_and(|kept| !newer(&kept.version, version)) {
-                objects.remove(key);
-            }
+        let ends = |kept: &StoredObject| !newer(&kept.version, version);
+        if self.objects.get(key).is_some_and(ends) {
+            self.remove(key);
+        }
+        if self.expected.get(key).is_some_and(ends) {
+            self.expected.remove(key);
         }
     }
 
@@ -170,7 +180,7 @@ impl Store {
                 round,
             },
         );
-        self.objects.remove(key);
+        self.remove(key);
     }
 
     /// A list begins: objects that it does not contain will be gone at its end.
@@ -186,6 +196,7 @@ impl Store {
         let later = |kept: &StoredObject| kept.learnt > begun && newer(&kept.version, version);
         let stale = |_: &StoreKey, kept: &mut StoredObject| kept.round != round && !later(kept);
         let mut gone: Vec<_> = self.objects.extract_if(.., stale).collect();
+        self.faults -= gone.iter().filter(|(_, kept)| kept.is_faulty()).count();
         let expected = std::mem::take(&mut self.expected).into_iter();
         gone.extend(expected.filter(|(key, _)| !self.objects.contains_key(key)));
         self.tombstones.retain(|_, tombstone| {
@@ -286,6 +297,11 @@ impl Store {
             .take_while(move |(key, _)| key.starts_with(&*inside))
     }
 
+    /// Whether an object of [`Self::iter`] cannot be used. Looks at none of them.
+    pub(super) fn has_faults(&self) -> bool {
+        self.faults > 0
+    }
+
     /// How many objects there are.
     pub(super) fn len(&self) -> usize {
         self.objects.len()
@@ -315,7 +331,19 @@ impl Store {
         if self.expected.get(&key).is_some_and(|one| !is_ahead(one)) {
             self.expected.remove(&key);
         }
-        self.objects.insert(key, kept);
+        self.faults += usize::from(kept.is_faulty());
+        let before = self.objects.insert(key, kept);
+        self.left(before.as_ref());
+    }
+
+    fn remove(&mut self, key: &str) {
+        let gone = self.objects.remove(key);
+        self.left(gone.as_ref());
+    }
+
+    /// An object left `objects`.
+    fn left(&mut self, gone: Option<&StoredObject>) {
+        self.faults -= usize::from(gone.is_some_and(StoredObject::is_faulty));
     }
 }
 
@@ -330,6 +358,8 @@ pub(super) fn newer(version: &str, than: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use transom_api::KnownReason;
 
     fn item(name: &str, version: u32, text: &str) -> Item {
         let content = KeptContent::Body(text.as_bytes().into());
@@ -355,6 +385,51 @@ mod tests {
         store.begin_list(0);
         store.end_list(version);
         store
+    }
+
+    /// Does one thing with a store, to one object.
+    fn change(store: &mut Store, what: usize, item: Item, now: Moment) {
+        let (key, version) = (item.key.clone(), item.version.clone());
+        match what {
+            0 => store.apply_event(item),
+            1 => store.apply_deletion(&key, &version),
+            2 => store.apply_listed(item),
+            3 => store.apply_answer(item, now, now),
+            4 => store.apply_absence(&key, &version, now, now),
+            5 => store.begin_list(now),
+            6 => drop(store.end_list(&version)),
+            7 => store.reset_versions(),
+            _ => {
+                let kept = StoredObject {
+                    version,
+                    content: item.content,
+                    ours: item.ours,
+                    learnt: TOLD,
+                    round: 0,
+                };
+                store.expect(&key, &kept);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn has_faults_while_one_of_its_objects_is_faulty(
+            changes in proptest::collection::vec((0..9_usize, 0..2_usize, 1..9_u32, any::<bool>()), 1..30),
+        ) {
+            let fault = ObjectFault { reason: KnownReason::ObjectTooLarge, message: String::new() };
+            let fault = KeptContent::Fault(fault.into());
+            let mut store = Store::default();
+            for (now, (what, name, version, is_faulty)) in (1..).zip(changes) {
+                let mut item = item(["a", "b"][name], version, "x");
+                if is_faulty {
+                    item.content = fault.clone();
+                }
+                change(&mut store, what, item, now);
+                let faulty = store.iter(None).filter(|(_, kept)| kept.is_faulty());
+                prop_assert_eq!(store.faults, faulty.count());
+            }
+        }
     }
 
     #[test]
