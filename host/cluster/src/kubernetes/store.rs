@@ -3,7 +3,7 @@
 
 mod item;
 
-pub(super) use item::{Item, KeptContent, ObjectFault, StoreKey, key, parts};
+pub(super) use item::{Item, KeptContent, ObjectFault, StoreKey, StoredObject, key, parts};
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,6 @@ pub(super) type Moment = u64;
 
 /// The moment of every state that the watch itself reported.
 const TOLD: Moment = 0;
-
-/// One object in the store.
-#[derive(Clone, Debug)]
-pub(super) struct StoredObject {
-    /// Its version.
-    pub(super) version: Box<str>,
-    /// What is kept of it.
-    pub(super) content: KeptContent,
-    /// Whether it carries the agent's label.
-    pub(super) ours: bool,
-    /// When an answer reported it; `TOLD` once the watch has reported this version.
-    learnt: Moment,
-    /// The last list that contained it.
-    round: u32,
-}
-
-impl StoredObject {
-    /// Whether the object cannot be used.
-    pub(super) fn is_faulty(&self) -> bool {
-        matches!(self.content, KeptContent::Fault(_))
-    }
-}
 
 /// An object that is gone according to an answer.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! What is kept of one object, and its key.
 
+use super::Moment;
 use std::fmt;
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -63,4 +64,26 @@ pub(in crate::kubernetes) struct Item {
     pub(in crate::kubernetes) content: KeptContent,
     /// Whether it carries the agent's label.
     pub(in crate::kubernetes) ours: bool,
+}
+
+/// One object in the store.
+#[derive(Clone, Debug)]
+pub(in crate::kubernetes) struct StoredObject {
+    /// Its version.
+    pub(in crate::kubernetes) version: Box<str>,
+    /// What is kept of it.
+    pub(in crate::kubernetes) content: KeptContent,
+    /// Whether it carries the agent's label.
+    pub(in crate::kubernetes) ours: bool,
+    /// When an answer reported it; `TOLD` once the watch has reported this version.
+    pub(super) learnt: Moment,
+    /// The last list that contained it.
+    pub(super) round: u32,
+}
+
+impl StoredObject {
+    /// Whether the object cannot be used.
+    pub(in crate::kubernetes) fn is_faulty(&self) -> bool {
+        matches!(self.content, KeptContent::Fault(_))
+    }
 }
