@@ -50,11 +50,10 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Comm
     let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
     controller.stop();
     let ending = summary::tell(&controller, swap.active(), WrittenTo::Written, screen);
-    Ok(if summary::unwritten(&controller, screen) {
-        CommandEnd::Failed
-    } else {
-        ending
-    })
+    let unwritten = summary::unwritten(&controller, screen);
+    // The process ends next. To free what the agent knows, object by object, would only delay that.
+    std::mem::forget(controller);
+    Ok(if unwritten { CommandEnd::Failed } else { ending })
 }
 
 /// Writes the pending notes to the history, and prints each failure once; returns the changes that follow.
