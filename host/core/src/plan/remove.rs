@@ -68,8 +68,13 @@ fn own(
         contentions.settle(wanting.key, object, None);
         return Ok(None);
     };
-    if policy.own.prune == PruneSpec::Never {
+    if policy.own.prune == PruneSpec::Never && existing.deleting() {
         return Ok(None);
+    }
+    if policy.own.prune == PruneSpec::Never {
+        let message = format!("{object} is not removed: spec.own.prune is Never");
+        let failure = Failure::known(KnownReason::TargetNotOwned, message);
+        return Err(failure.about([object.clone()]));
     }
     if rule.creates_only() {
         let message =

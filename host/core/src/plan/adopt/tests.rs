@@ -282,7 +282,8 @@ fn a_guest_removes_what_it_could_adopt_and_takes_the_finalizer_off() {
     never["spec"]["own"] = json!({"prune": "Never"});
     let (there, gone) = (own(there, &full), Desired::Gone(role("own-c1")));
     let kept = planned(&policy(&never), &there, Rivals::None, gone);
-    assert_eq!(kept, Ok(None));
+    let why = "ClusterRole own-c1 is not removed: spec.own.prune is Never";
+    assert_eq!(kept, Err(why.to_owned()));
 }
 
 #[test]
