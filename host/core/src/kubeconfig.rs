@@ -28,6 +28,8 @@ use transom_api::KnownReason;
 /// The most values in a kubeconfig. Each may take 640 bytes once it is parsed, which [`COST`] does not count.
 const NODES: usize = 4_000;
 
+const BINARY: &[u8] = b"!!binary";
+
 /// Bytes of memory that one byte of a kubeconfig takes at most while it is parsed, shown, assembled and compared.
 pub const COST: usize = 16;
 
@@ -88,6 +90,11 @@ impl SourceKubeconfig {
             nodes: NODES,
             depth: 64,
         };
+        // The parser does not decode what has this tag, and clients do: another credential would be written.
+        if bytes.windows(BINARY.len()).any(|part| part == BINARY) {
+            let message = "it has the tag !!binary, which is not supported";
+            return Err(DocumentPlace::ROOT.error(KnownReason::KubeconfigUnparsable, message));
+        }
         let mut document = match document::parse_one(bytes, budget)? {
             Value::Object(map) => map,
             Value::Null => {

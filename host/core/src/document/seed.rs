@@ -197,12 +197,15 @@ impl<'de> Visitor<'de> for ValueSeed<'_, '_> {
         self.number(Some(value.into()))
     }
 
-    fn visit_u128<E: de::Error>(self, _: u128) -> Result<Value, E> {
-        self.number(None)
+    // As in JSON, what is beyond 64 bits is a float.
+    #[expect(clippy::cast_precision_loss, reason = "a float holds no more")]
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<Value, E> {
+        self.number(Number::from_f64(value as f64))
     }
 
-    fn visit_i128<E: de::Error>(self, _: i128) -> Result<Value, E> {
-        self.number(None)
+    #[expect(clippy::cast_precision_loss, reason = "a float holds no more")]
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<Value, E> {
+        self.number(Number::from_f64(value as f64))
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {

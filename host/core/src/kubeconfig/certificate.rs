@@ -117,6 +117,8 @@ pub(crate) struct PublicKey {
     pub(super) algorithm: ObjectIdentifier,
     /// The bits of the key.
     pub(super) bits: Vec<u8>,
+    /// Whether Go can use it, as clients do: RSA, EC on a curve of NIST, or Ed25519.
+    is_known: bool,
 }
 
 /// Reads one certificate; `None` when it is malformed.
@@ -137,17 +139,31 @@ pub(crate) fn read(der: &[u8]) -> Option<(CertificateFacts, PublicKey)> {
         is_ca: says_ca.unwrap_or(!modern),
     };
     let key = content.subject_public_key_info();
+    let curve = key.algorithm.parameters.as_ref();
+    let curve: Option<ObjectIdentifier> = curve.and_then(|curve| curve.decode_as().ok());
     Some((
         facts,
         PublicKey {
             algorithm: key.algorithm.oid,
             bits: key.subject_public_key.raw_bytes().to_vec(),
+            is_known: match key.algorithm.oid {
+                EC => curve.is_some_and(|curve| CURVES.contains(&curve)),
+                algorithm => matches!(algorithm, RSA | ED25519),
+            },
         },
     ))
 }
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+/// P-224, P-256, P-384 and P-521.
+const CURVES: [ObjectIdentifier; 4] = [
+    ObjectIdentifier::new_unwrap("1.3.132.0.33"),
+    ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7"),
+    ObjectIdentifier::new_unwrap("1.3.132.0.34"),
+    ObjectIdentifier::new_unwrap("1.3.132.0.35"),
+];
 
 /// Whether a key and a certificate belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +178,11 @@ pub(crate) enum Pair {
 
 /// Compares a key with a certificate's, as far as that shows without arithmetic on curves: always for RSA, and for EC
 /// and Ed25519 when the key's file contains the public half, as the usual tools write it. `None` when the block is not
-/// a readable private key.
+/// a readable private key, or clients cannot use the kind of key.
 pub(crate) fn compare(key: &Block<'_>, public: &PublicKey) -> Option<Pair> {
+    if !public.is_known {
+        return None;
+    }
     let outer = AnyRef::from_der(&key.der).ok()?;
     let parts = children(outer.value())?;
     match key.label {

@@ -8,7 +8,6 @@ use crate::contract::credentials::{
     UserView,
 };
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
 use transom_api::KnownReason;
 
 type Fields = Map<String, Value>;
@@ -72,27 +71,18 @@ fn fault_in_use(source: &SourceKubeconfig) -> Result<(), KubeconfigError> {
     }
 }
 
-/// The entries of a list with their names, which must be unique.
+/// The entries of a list with their names.
 fn entries<'d>(
     document: &'d Fields,
     list: &'static str,
     inner: &'static str,
 ) -> Result<Vec<(&'d str, &'d Fields)>, KubeconfigError> {
-    let mut names = BTreeSet::new();
     let items = document.get(list).and_then(Value::as_array);
     let entry = |(at, item): (usize, &'d Value)| {
         let place = || DocumentPlace::ROOT.field(list).item(at);
         let name = item.get("name").and_then(Value::as_str);
-        let (name, fields) = name
-            .zip(item.get(inner).and_then(Value::as_object))
-            .ok_or_else(|| place().error(KnownReason::KubeconfigInvalid, "not an entry"))?;
-        if !names.insert(name) {
-            let message = "a name that another entry already has";
-            return Err(place()
-                .field("name")
-                .error(KnownReason::DuplicateEntry, message));
-        }
-        Ok((name, fields))
+        name.zip(item.get(inner).and_then(Value::as_object))
+            .ok_or_else(|| place().error(KnownReason::KubeconfigInvalid, "not an entry"))
     };
     items.into_iter().flatten().enumerate().map(entry).collect()
 }
@@ -280,8 +270,10 @@ fn client_certificate(
         .first()
         .ok_or_else(|| wrong("it contains no certificate"))?;
     let pair = match key {
-        Some(key) => pair(&key, public)
-            .ok_or_else(|| at_key.error(KnownReason::InvalidCertificate, "not a private key"))?,
+        Some(key) => pair(&key, public).ok_or_else(|| {
+            let message = "not a private key that clients can use";
+            at_key.error(KnownReason::InvalidCertificate, message)
+        })?,
         None if some_text(fields, "client-key").is_some() => Pair::Untold,
         None => {
             let message = "missing, although there is a client certificate";

@@ -2,6 +2,7 @@
 
 use super::{DocumentPlace, KubeconfigError};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use transom_api::KnownReason;
 
 /// The type of a field. A field that is not named may hold anything.
@@ -15,7 +16,7 @@ enum Shape {
     Each(&'static Shape),
     /// A map with these fields.
     Fields(&'static [(&'static str, Shape)]),
-    /// A list of maps that must have a name and this field; the field must not be null.
+    /// A list of maps that must have this field, and a name that no other one has; the field must not be null.
     Entries(&'static str, &'static Shape),
 }
 
@@ -84,6 +85,8 @@ const CONTEXT: &[(&str, Shape)] = &[
 
 const EXTENSIONS: Shape = Entries("extension", &Anything);
 
+const TWICE: &str = "a name that another entry already has";
+
 /// Checks every known field.
 ///
 /// # Errors
@@ -133,10 +136,18 @@ fn fits(
             .filter(|item| !item.is_null())
             .try_for_each(|item| fits(item, inner, &place.field("?"))),
         (Fields(known), Value::Object(map)) => fields(map, known, place),
-        (Entries(inner, shape), Value::Array(items)) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(at, item)| entry(item, inner, shape, &place.item(at))),
+        (Entries(inner, shape), Value::Array(items)) => {
+            let mut names = BTreeSet::new();
+            items.iter().enumerate().try_for_each(|(at, item)| {
+                let place = place.item(at);
+                match names.insert(entry(item, inner, shape, &place)?) {
+                    true => Ok(()),
+                    false => Err(place
+                        .field("name")
+                        .error(KnownReason::DuplicateEntry, TWICE)),
+                }
+            })
+        }
         (Text, _) => Err(place.error(KnownReason::KubeconfigInvalid, "not a string")),
         (Flag, _) => Err(place.error(KnownReason::KubeconfigInvalid, "neither true nor false")),
         (List(_) | Entries(..), _) => {
@@ -146,24 +157,23 @@ fn fits(
     }
 }
 
-fn entry(
-    item: &Value,
+/// Checks an entry of a list; returns its name.
+fn entry<'v>(
+    item: &'v Value,
     inner: &'static str,
     shape: &'static Shape,
     place: &DocumentPlace,
-) -> Result<(), KubeconfigError> {
+) -> Result<&'v str, KubeconfigError> {
     let Value::Object(map) = item else {
         return Err(place.error(KnownReason::KubeconfigInvalid, "not a map"));
     };
-    fits(
-        map.get("name").unwrap_or(&Value::Null),
-        &Text,
-        &place.field("name"),
-    )?;
+    let name = map.get("name").unwrap_or(&Value::Null);
+    fits(name, &Text, &place.field("name"))?;
     match map.get(inner) {
         None => Err(place
             .field(inner)
             .error(KnownReason::KubeconfigInvalid, "missing")),
         Some(value) => fits(value, shape, &place.field(inner)),
-    }
+    }?;
+    Ok(name.as_str().unwrap_or_default())
 }

@@ -37,7 +37,7 @@ pub(super) fn proxy(text: &str) -> Result<Url, &'static str> {
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
     let url = parse(&format!("{scheme}://{host}{path}"))?;
-    let known = matches!(url.scheme.as_str(), "http" | "https" | "socks5" | "socks5h");
+    let known = matches!(url.scheme.as_str(), "http" | "https" | "socks5");
     if known {
         Ok(url)
     } else {

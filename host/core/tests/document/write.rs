@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::{to_yaml, to_yaml_in_order};
-use transom_core::document::{ParseLimits, parse_one};
+use transom_core::document::{ParseLimits, client_go, parse_one};
 
 /// Limits that no text here exceeds.
 const LIMITS: ParseLimits = ParseLimits {
@@ -166,12 +166,32 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
+/// A value without its leaves: numbers are written for YAML 1.1.
+fn fields(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, item)| (key.clone(), fields(item)))
+            .collect(),
+        Value::Array(items) => items.iter().map(fields).collect(),
+        _ => Value::Null,
+    }
+}
+
 proptest! {
     #[test]
     fn written_documents_read_back_equal(value in values()) {
         let text = to_yaml(&value);
         let read: Value = serde_yaml::from_str(&text).unwrap();
         prop_assert_eq!(read, value, "{}", text);
+    }
+
+    /// A field that clients do not know must not become one that they know.
+    #[test]
+    fn what_is_written_as_client_go_does_has_the_same_fields(value in values()) {
+        let text = client_go::to_yaml(&value);
+        let read = parse_one(text.as_bytes(), LIMITS).unwrap();
+        prop_assert_eq!(fields(&read), fields(&value), "{}", text);
     }
 
     #[test]

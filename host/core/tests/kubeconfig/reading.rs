@@ -220,6 +220,17 @@ fn names_reason_and_path_of_a_wrong_shape() {
         assert_eq!(error.reason, KnownReason::DuplicateEntry);
         assert_eq!(error.path, format!("{list}[1].name"));
     }
+    let extensions = json!([{"name": "x", "extension": 1}, {"name": "x", "extension": 2}]);
+    for place in [
+        "",
+        &format!("{user}."),
+        &format!("{cluster}."),
+        "preferences.",
+    ] {
+        let field = format!("{place}extensions");
+        let twice = [(&*field, extensions.clone(), "[1].name")];
+        refuses(KnownReason::DuplicateEntry, &twice);
+    }
 }
 
 #[test]
@@ -254,6 +265,12 @@ fn names_reason_and_path_of_a_wrong_value() {
             (key, json!(base64(encrypted)), ""),
         ],
     );
+    let unknown = json!({
+        "client-certificate-data": base64(include_str!("given/secp256k1.pem")),
+        "client-key-data": base64(include_str!("given/secp256k1-pkcs8.key")),
+    });
+    let of_key = [("users[0].user", unknown, ".client-key-data")];
+    refuses(KnownReason::InvalidCertificate, &of_key);
 }
 
 #[test]
@@ -279,6 +296,12 @@ fn refuses_texts_that_are_not_kubeconfigs() {
         ("a: 1\nb: [\n", KnownReason::KubeconfigUnparsable, Some(3)),
         ("a: 1\na: 1\n", KnownReason::DuplicateEntry, Some(2)),
         ("a: \0", KnownReason::KubeconfigUnparsable, Some(1)),
+        // Clients decode it.
+        (
+            "current-context: !!binary YWRtaW4=\n",
+            KnownReason::KubeconfigUnparsable,
+            None,
+        ),
     ] {
         let error = SourceKubeconfig::parse(text.as_bytes(), &LIMITS).unwrap_err();
         assert_eq!((error.reason, error.line), (word, line), "{text:?}");

@@ -53,7 +53,11 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Comm
     let unwritten = summary::unwritten(&controller, screen);
     // The process ends next. To free what the agent knows, object by object, would only delay that.
     std::mem::forget(controller);
-    Ok(if unwritten { CommandEnd::Failed } else { ending })
+    Ok(if unwritten {
+        CommandEnd::Failed
+    } else {
+        ending
+    })
 }
 
 /// Writes the pending notes to the history, and prints each failure once; returns the changes that follow.

@@ -85,10 +85,11 @@ pub(super) fn is_printable(letter: char) -> bool {
     matches!(letter, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Whether YAML 1.1 reads a text as something else than a string.
+/// Whether YAML 1.1 reads a text as something else than a string. yaml.v2 writes `<<` plain, which makes a merge of a
+/// field that clients do not know; clients drop such fields before they write, so their files have none.
 fn is_word(text: &str) -> bool {
-    const WORDS: [&str; 12] = [
-        "", "~", "y", "n", "yes", "no", "on", "off", "true", "false", "null", ".nan",
+    const WORDS: [&str; 13] = [
+        "", "~", "<<", "y", "n", "yes", "no", "on", "off", "true", "false", "null", ".nan",
     ];
     const LONGEST_WORD: usize = "false".len();
     let cased = |word: &str| {
