@@ -102,7 +102,11 @@ fn compares_only_the_named_fields_of_a_partial_object() {
         ),
         (String::new(), "expected it not to be written, it was"),
         (two, "expected it to be written, it was not"),
-        (misspelt, "unknown field `partialObject`"),
+        (misspelt, "`partialObject`: unknown field `partialObject`"),
+        (
+            "removed: [c1]\n".to_owned(),
+            "`removed[0]`: is string \\\"c1\\\", expected a mapping",
+        ),
     ] {
         expect(&objects);
         let (code, row) = copy.test(&[]);

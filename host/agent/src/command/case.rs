@@ -183,7 +183,7 @@ impl GivenFile {
                 }
                 let spec = body.get("spec").cloned().unwrap_or_else(|| json!({}));
                 let failed = || InvalidCase(format!("failed to read the case in `{path}`"));
-                let case = serde_json::from_value(spec).with_context(failed)?;
+                let case = manifest::typed("spec", spec).with_context(failed)?;
                 if given.case.replace(case).is_some() {
                     let two = format!("failed to read `{path}`: it contains two cases");
                     return Err(anyhow::Error::msg(InvalidCase(two)));

@@ -1,6 +1,7 @@
 //! Reads a manifest of kind `FleetPolicy`; checks only its shape.
 
 use crate::failure::InvalidField;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::LazyLock;
 use transom_api::policy::PolicySpec;
@@ -120,17 +121,24 @@ pub fn parse(value: &Value) -> Result<PolicyManifest, PolicyError> {
         .get("spec")
         .ok_or_else(|| PolicyError::new("spec", "is missing"))?;
     shaped("spec", &SHAPE, spec)?;
-    let spec: PolicySpec =
-        serde_path_to_error::deserialize(without_nulls(spec)).map_err(|error| {
-            let field = match error.path().to_string() {
-                top if top == "." => "spec".to_owned(),
-                below => format!("spec.{below}"),
-            };
-            PolicyError::new(field, plain(&error.inner().to_string()))
-        })?;
     Ok(PolicyManifest {
         name: name.to_owned(),
-        spec,
+        spec: typed("spec", without_nulls(spec))?,
+    })
+}
+
+/// Reads a value into its type; `place` is where it stands in its file, empty at the top.
+///
+/// # Errors
+/// The field at fault. The error may quote a value.
+pub fn typed<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, PolicyError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = match (place, error.path().to_string()) {
+            (place, top) if top == "." => place.to_owned(),
+            ("", below) => below,
+            (place, below) => format!("{place}.{below}"),
+        };
+        PolicyError::new(field, plain(&error.inner().to_string()))
     })
 }
 

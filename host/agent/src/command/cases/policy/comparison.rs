@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use transom_core::document;
+use transom_core::policy::manifest;
 use transom_core::reference::ObjectRef;
 use transom_core::work::{Cause, Key};
 
@@ -72,7 +73,8 @@ impl CaseExpectation {
         match document::parse_one(&bytes, update::LIMITS).with_context(failed)? {
             // An empty file, which `--update` is to fill.
             Value::Null => Ok(Self::default()),
-            value => serde_json::from_value(value).with_context(failed),
+            value @ Value::Object(_) => manifest::typed("", value).with_context(failed),
+            _ => anyhow::bail!("{}: it is not a mapping", failed()),
         }
     }
 }
