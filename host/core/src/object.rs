@@ -39,12 +39,11 @@ impl Object {
 
     /// Whether it carries a deletion timestamp; of a namespace also, whether it is said to end.
     pub fn deleting(&self) -> bool {
-        let at = self.body.pointer("/metadata/deletionTimestamp");
-        let ends = || {
-            let phase = self.body.pointer("/status/phase").and_then(Value::as_str);
-            self.reference.kind == "Namespace" && phase == Some("Terminating")
-        };
-        at.is_some_and(|at| !at.is_null()) || ends()
+        // `Value::pointer` would allocate: this is asked of each object, several times.
+        let field = |part: &str, name| self.body.get(part)?.get(name);
+        let ends = || field("status", "phase").and_then(Value::as_str) == Some("Terminating");
+        field("metadata", "deletionTimestamp").is_some_and(|at| !at.is_null())
+            || self.reference.kind == "Namespace" && ends()
     }
 
     /// A label's value.
@@ -83,10 +82,9 @@ impl Object {
 
     /// Whether it has an owner reference.
     pub fn has_owner(&self) -> bool {
-        self.body
-            .pointer("/metadata/ownerReferences")
-            .and_then(Value::as_array)
-            .is_some_and(|owners| !owners.is_empty())
+        let metadata = self.body.get("metadata");
+        let owners = metadata.and_then(|metadata| metadata.get("ownerReferences")?.as_array());
+        owners.is_some_and(|owners| !owners.is_empty())
     }
 
     /// The body's top-level map; `None` when the body is not a map.

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use transom_api::policy::{FailureMode, OnFailureSpec};
 use transom_api::status::FailingStatus;
@@ -135,8 +135,8 @@ pub struct Failing {
     since: BTreeMap<Arc<ObjectRef>, i64>,
     /// Failures that an earlier process or another replica stored, for primaries whose guest was not asked since.
     earlier: BTreeMap<String, i64>,
-    /// The marks of primaries whose guest answered before the stored record was read.
-    answered: BTreeSet<String>,
+    /// The primaries whose guest answered before the stored record was read.
+    answered: HashSet<Arc<ObjectRef>>,
     /// Whether what is kept was read.
     known: bool,
     /// Whether the stored record differs from this value.
@@ -182,7 +182,8 @@ impl Failing {
         let each =
             |(since, marks): (i64, Vec<String>)| marks.into_iter().map(move |mark| (mark, since));
         self.earlier = marks.flat_map(each).collect();
-        for mark in std::mem::take(&mut self.answered) {
+        for primary in std::mem::take(&mut self.answered) {
+            let mark = self.mark(&primary);
             self.earlier.remove(&mark);
         }
         for (primary, since) in &mut self.since {
@@ -208,11 +209,11 @@ impl Failing {
     }
 
     /// The guest answered for a primary, or that is gone. True when it failed before.
-    pub fn answered(&mut self, primary: &ObjectRef) -> bool {
-        let mark = || mark(self.uid.as_deref(), primary);
-        if !self.known {
-            self.answered.insert(mark());
+    pub fn answered(&mut self, primary: &Arc<ObjectRef>) -> bool {
+        if !self.known && !self.answered.contains(primary) {
+            self.answered.insert(Arc::clone(primary));
         }
+        let mark = || mark(self.uid.as_deref(), primary);
         let earlier = !self.earlier.is_empty() && self.earlier.remove(&mark()).is_some();
         let failed = self.since.remove(primary).is_some() || earlier;
         self.unsaved |= failed;

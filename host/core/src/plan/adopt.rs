@@ -192,8 +192,9 @@ fn of_manifest_work(object: &Object) -> bool {
 
 /// The labels and annotations of an object.
 fn marks(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
-    let both = ["/metadata/labels", "/metadata/annotations"].into_iter();
-    both.filter_map(|pointer| object.body.pointer(pointer)?.as_object())
+    let metadata = object.body.get("metadata");
+    let both = ["labels", "annotations"].into_iter();
+    both.filter_map(move |field| metadata?.get(field)?.as_object())
         .flatten()
 }
 

@@ -131,8 +131,9 @@ pub(crate) fn bears_any(object: &Object) -> bool {
 }
 
 fn names(object: &Object) -> Vec<&str> {
-    let there = object.body.pointer("/metadata/finalizers");
-    let there = there.and_then(Value::as_array).into_iter().flatten();
+    let metadata = object.body.get("metadata");
+    let there = metadata.and_then(|metadata| metadata.get("finalizers")?.as_array());
+    let there = there.into_iter().flatten();
     there.filter_map(Value::as_str).collect()
 }
 

@@ -54,8 +54,8 @@ impl Reader<'_> {
                 return None;
             }
         }
-        let mut targets = self.locate(primary)?.into_iter();
-        let target = targets.find(|target| !self.is_decided(primary, target))?;
+        let targets = self.locate(primary)?;
+        let target = self.undecided(primary, &targets)?.clone();
         let memory = &mut *self.controller.memory.lock();
         let Ownership::Pending { remaining } =
             memory.ownership.decide(self.key, &target, None, false)
@@ -67,13 +67,18 @@ impl Reader<'_> {
         Some(unlocated)
     }
 
-    /// Whether no other primary has to be located before it is known who owns a target, as far as is known.
-    fn is_decided(&self, primary: &Object, target: &ObjectRef) -> bool {
-        let is_stamped = is_stamped(&self.controller.memory.lock(), self.key, target);
+    /// The first target for which another primary has to be located before it is known who owns it, as far as is known.
+    fn undecided<'t>(&self, primary: &Object, targets: &'t [ObjectRef]) -> Option<&'t ObjectRef> {
+        let unstamped: Vec<&ObjectRef> = {
+            let memory = self.controller.memory.lock();
+            let targets = targets.iter();
+            let unstamped = targets.filter(|target| !is_stamped(&memory, self.key, target));
+            unstamped.collect()
+        };
         // What is absent weighs nothing.
-        let is_there = |weight: usize| weight > 0;
-        let weight = || self.controller.connections.weigh(target);
-        is_stamped || self.is_made_once(primary, target) && weight().is_some_and(is_there)
+        let is_there = |target| self.controller.connections.weigh(target) > Some(0);
+        let mut unstamped = unstamped.into_iter();
+        unstamped.find(|target| !self.is_made_once(primary, target) || !is_there(target))
     }
 
     /// Whether the policy only creates a target: once it exists, it belongs to others, and nobody owns it.
@@ -129,8 +134,7 @@ impl Reader<'_> {
         targets: &[ObjectRef],
         others_unlocated: bool,
     ) -> Result<(), Failure> {
-        let mut all = targets.iter();
-        if others_unlocated && !all.all(|target| self.is_decided(primary, target)) {
+        if others_unlocated && self.undecided(primary, targets).is_some() {
             return located(
                 &self
                     .read_targets(primary, targets, others_unlocated)
