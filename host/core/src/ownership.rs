@@ -211,15 +211,21 @@ impl OwnershipIndex {
         woken.into_iter().collect()
     }
 
-    /// A reconcile ended before the targets were known (not ready, refused, failed). Existing claims stay; without any,
-    /// the targets that carry the primary's stamp become its claims. For a primary without a uid, which may be
-    /// unreadable or gone, that holds only until it is located. Returns the keys to wake.
+    /// A reconcile ended before the targets were known (not ready, refused, failed). Existing claims stay, unless they
+    /// are those of a former primary of the name; without any, the targets that carry the primary's stamp become its
+    /// claims. For a primary without a uid, which may be unreadable or gone, that holds only until it is located.
+    /// Returns the keys to wake.
     pub fn keep<'a>(
         &mut self,
         contender: Contender,
         stamped: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
         let key = &contender.key;
+        if self.claims_of_former(&contender) {
+            let mut woken = self.release(key);
+            woken.extend(self.locate(key));
+            return woken.into_iter().collect();
+        }
         let believed = !contender.uid.is_empty() || self.expects(key);
         let mut stamped = stamped.into_iter().peekable();
         // One that is gone wants nothing.
@@ -232,6 +238,16 @@ impl OwnershipIndex {
             Some(_) => self.claim(contender, stamped),
             None => self.locate(key),
         }
+    }
+
+    /// Whether the claims of a primary are those of a former one of its name.
+    fn claims_of_former(&self, contender: &Contender) -> bool {
+        let mut targets = self.targets(&contender.key).into_iter().flatten();
+        targets.any(|target| {
+            let claims = self.by_target.get(target);
+            let claim = claims.and_then(|claims| claims.contenders.get(&contender.key));
+            claim.is_some_and(|claim| claim.is_another(contender))
+        })
     }
 
     /// A primary, or its policy, is gone. Returns the keys to wake.
@@ -355,6 +371,23 @@ mod tests {
         let of_b = Ownership::OwnedBy { owner: key("b") };
         assert_eq!(decide(&mut index, "a"), of_b);
         assert_eq!(index.set(anew, &at), [], "said once");
+    }
+
+    #[test]
+    fn one_made_anew_gives_it_up_also_while_it_cannot_say_what_it_wants() {
+        let mut index = OwnershipIndex::default();
+        let at = [target("demo")];
+        assert_eq!(index.set(contender("a", Some(1)), &at), []);
+        assert_eq!(index.set(contender("b", Some(2)), &at), []);
+        assert_eq!(index.keep(contender("a", Some(1)), &at), [], "the same one");
+        let anew = Contender {
+            uid: "uid-a2".to_owned(),
+            ..contender("a", Some(3))
+        };
+        assert_eq!(index.keep(anew.clone(), &at), [key("b")]);
+        let first = stamp("a", "uid-a");
+        let decided = index.decide(&key("b"), &target("demo"), Some(&first), false);
+        assert!(matches!(decided, Ownership::Owner { .. }), "{decided:?}");
     }
 
     #[test]
