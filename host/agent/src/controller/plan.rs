@@ -3,6 +3,7 @@
 use crate::controller::account::writes_of;
 use crate::controller::gather::{Leftovers, ObservedState};
 use crate::controller::invoke::Proposed;
+use crate::controller::workqueue::Workqueue;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use transom_core::object::Object;
 use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{self, Feasible, Plan, PlanInput, Step, TimeAdded, finalizer, remove};
+use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
@@ -104,6 +106,10 @@ impl Controller {
         let source = touched.source();
         let left = (gathered.undesired, &source);
         let (removal, release, kept) = self.last(&admitted, &mut desires, left);
+        let release = match &touched.primary {
+            Some(primary) => self.releases(&admitted, primary, release),
+            None => release,
+        };
         let Desires {
             mut plan, fields, ..
         } = desires;
@@ -149,6 +155,42 @@ impl Controller {
         let may_go = !policy.suspend && (is_left || kept.is_none());
         let kept = kept.or(desires.refused.take()).or(shared);
         (plan.steps, release.filter(|_| may_go), kept)
+    }
+
+    /// The release of a primary, unless another policy that sets the same finalizer has not cleaned up yet: the last of
+    /// them releases it.
+    fn releases(
+        &self,
+        admitted: &Admitted,
+        primary: &Object,
+        release: Option<Step>,
+    ) -> Option<Step> {
+        let key = &admitted.work.key;
+        let others = self.with_finalizer_of(&admitted.loaded.revision.policy, primary);
+        if others.is_empty() {
+            return release;
+        }
+        let released = &mut self.memory.lock().released;
+        match &release {
+            Some(_) => released.insert(key.clone()),
+            None => released.remove(key),
+        };
+        release.filter(|_| others.iter().all(|other| released.contains(other)))
+    }
+
+    /// The other policies that set the same finalizer on an object, as keys.
+    pub(super) fn with_finalizer_of(&self, policy: &Policy, object: &Object) -> Vec<Key> {
+        let queues = match policy.finalizer {
+            Some(_) => self.queues(),
+            None => Vec::new(),
+        };
+        let sets = |queue: &Arc<Workqueue>| {
+            let loaded = queue.loaded();
+            let other = &loaded.revision.policy;
+            let is_same = other.name != policy.name && other.finalizer == policy.finalizer;
+            (is_same && other.is_about(object)).then(|| Key::new(&other.name, &object.reference))
+        };
+        queues.iter().filter_map(sets).collect()
     }
 
     /// What an answer leads to.
