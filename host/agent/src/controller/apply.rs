@@ -10,7 +10,7 @@ use crate::telemetry;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::failure::Failure;
-use transom_core::inputs::seen::Fingerprints;
+use transom_core::inputs::seen::{Fingerprints, Observed, WakeDecision};
 use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
@@ -219,13 +219,15 @@ impl Controller {
         // What a delete leaves waits for its finalizers: the next reconcile takes off those that are the policy's.
         let held = left.is_some() && step.kind() == WriteKind::Delete;
         let fingerprints = &mut Fingerprints::default();
+        let now = done.and_then(|done| self.unreported(done.written(step)?, left));
         let (changed, news) = {
             let memory = &mut self.memory.lock();
             let now_seconds = self.clock.now_seconds();
-            let news = touched.needed.get_mut(target).zip(left);
-            let news = news.is_some_and(|(needed, left)| {
-                needed.is_changed_by(left, &mut memory.sightings, now_seconds)
+            let news = touched.needed.get_mut(target).zip(now);
+            let news = news.map(|(needed, now)| {
+                needed.observe(now, fingerprints, &mut memory.sightings, now_seconds)
             });
+            let news = news == Some(WakeDecision::Wakes);
             let changed = memory.end_of_write(key, target, left, fingerprints);
             (changed || held, news)
         };
@@ -239,6 +241,15 @@ impl Controller {
             seen.written(left, fingerprints);
         }
         news
+    }
+
+    /// An object as a step left it, unless a watch reports that for certain. A watch may have reported a write before it
+    /// ended, and does not report it again. A removal counts when it is reported, where anybody follows the watch.
+    fn unreported<'a>(&self, step: &'a Step, left: Option<&'a Object>) -> Option<Observed<'a>> {
+        let now = memory::written(step, left);
+        let is_followed = || !self.ends && self.connections.weigh(step.target()).is_some();
+        let is_reported = matches!(now, Observed::Gone) && is_followed();
+        (!is_reported).then_some(now)
     }
 
     /// Records what was just written, and enqueues every other reconcile that depends on it. Returns an object that is
@@ -258,12 +269,8 @@ impl Controller {
             let left = done.left.as_deref();
             self.connections.component_changed(step.target());
             let concerned = self.memory.lock().wrote(key, step, done);
-            let written = memory::written(step, left);
-            let is_news = |written| {
-                sets.iter()
-                    .any(|set: &SeenSet| set.concerns(step.target(), written))
-            };
-            if written.is_some_and(is_news) {
+            let now = self.unreported(step, left);
+            if now.is_some_and(|now| sets.iter().any(|set| set.concerns(step.target(), now))) {
                 news = Some(step.target().clone());
             }
             for other in concerned {

@@ -110,6 +110,9 @@ impl Controller {
             Some(primary) => self.releases(&admitted, primary, release),
             None => release,
         };
+        if let Some(kept) = &kept {
+            touched.plan_waits_for(&kept.objects);
+        }
         let Desires {
             mut plan, fields, ..
         } = desires;
@@ -268,7 +271,7 @@ impl Controller {
             // The writes take their time: what changes meanwhile counts.
             let objects = &waits.objects;
             self.memory.lock().about_to_read(wanting.key, objects);
-            touched.waits_for(objects);
+            touched.plan_waits_for(objects);
         }
         let removed = desired::only_removed(&desired, wanting.targets);
         self.memory.lock().ownership.removes(wanting.key, removed);

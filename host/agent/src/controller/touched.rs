@@ -20,7 +20,8 @@ pub(super) struct Touched {
     pub(super) reconcile: Reconcile,
     /// Every object whose change calls for another reconcile, with what was seen of it.
     pub(super) objects: BTreeMap<ObjectRef, Seen>,
-    /// What the needs of the guest saw of objects, some of which are targets as well.
+    /// What the needs of the guest saw of objects, some of which are targets as well, and what the plan waits for: an
+    /// own write of these may call for another reconcile.
     pub(super) needed: BTreeMap<ObjectRef, Seen>,
     /// The sets whose change calls for another reconcile.
     pub(super) sets: Vec<SeenSet>,
@@ -134,6 +135,14 @@ impl Touched {
         for object in objects {
             let seen = self.objects.entry(object.clone());
             seen.or_insert_with(Seen::pending);
+        }
+    }
+
+    /// The same for what a plan waits for: if one of its own writes changes that, it calls for another reconcile as well.
+    pub(super) fn plan_waits_for(&mut self, objects: &[ObjectRef]) {
+        self.waits_for(objects);
+        for object in objects {
+            self.needed.entry(object.clone()).or_default().expect();
         }
     }
 

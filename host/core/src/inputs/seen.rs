@@ -225,19 +225,6 @@ impl Seen {
         }
     }
 
-    /// Whether the agent's own write of an object needs another reconcile: a guest may read what it writes. A watch may
-    /// have reported the object before the write ended, and does not report it again.
-    pub fn is_changed_by(
-        &mut self,
-        left: &Object,
-        sightings: &mut Sightings,
-        now_seconds: i64,
-    ) -> bool {
-        let fingerprints = &mut Fingerprints::default();
-        let observed = Observed::Present(left);
-        self.observe(observed, fingerprints, sightings, now_seconds) == WakeDecision::Wakes
-    }
-
     /// What an observation means; `fingerprints` are those of the observed object. Takes in times that only moved.
     pub fn observe(
         &mut self,
@@ -395,8 +382,8 @@ mod tests {
     fn an_own_write_is_news_for_what_a_need_saw() {
         let now = lease("1970-01-01T00:00:10Z");
         let aged = |seen: &Seen, left: &Object, now_seconds| {
-            let mut seen = seen.clone();
-            seen.is_changed_by(left, &mut Sightings::default(), now_seconds)
+            let now = Observed::Present(left);
+            meaning(&mut seen.clone(), now, now_seconds) == WakeDecision::Wakes
         };
         let Form::Age(limit) = age() else {
             unreachable!()
@@ -420,6 +407,10 @@ mod tests {
             20
         ));
         assert!(!aged(&Seen::whole(Some(&now)), &now, 20));
+        // And one that removes what a need saw, that it is gone.
+        for mut seen in [Seen::presence(Some(&now)), Seen::whole(Some(&now)), seen] {
+            assert_eq!(meaning(&mut seen, Observed::Gone, 20), WakeDecision::Wakes);
+        }
         // A target that is made once, with what a need saw of it.
         let mut seen = Seen::presence(None);
         seen.add(of(&need, None, 20));

@@ -29,6 +29,7 @@ mod made;
 mod memory;
 mod mirrors;
 mod once;
+mod own_writes;
 mod owners;
 mod plan;
 mod policies;

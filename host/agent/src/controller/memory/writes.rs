@@ -113,23 +113,22 @@ impl Memory {
         }
         let dependent = self.dependencies.concerned(target).cloned();
         let now = written(step, done.left.as_deref());
-        let of_sets = now.map(|now| self.sets.concerned(target, now));
-        let of_sets = of_sets.unwrap_or_default();
+        let of_sets = self.sets.concerned(target, now);
         let others: BTreeSet<Key> = dependent.chain(of_sets).collect();
         others.into_iter().filter(|other| other != key).collect()
     }
 }
 
-/// An object as a step that is in place left it, as far as that is known; `None` for one that was deleted, which
-/// watches tell.
-pub(crate) fn written<'a>(step: &'a Step, left: Option<&'a Object>) -> Option<Observed<'a>> {
+/// An object as a step that is in place left it, as far as that is known: what was deleted, and is not known to wait
+/// for its finalizers, is gone.
+pub(crate) fn written<'a>(step: &'a Step, left: Option<&'a Object>) -> Observed<'a> {
     match (left, step) {
-        (_, Step::Delete { .. }) => None,
-        (Some(left), _) => Some(Observed::Present(left)),
+        (Some(left), _) => Observed::Present(left),
         (None, Step::Create { desired } | Step::Update { desired, .. }) => {
-            Some(Observed::Present(desired))
+            Observed::Present(desired)
         }
-        (None, Step::Patch { .. }) => Some(Observed::Unreadable),
+        (None, Step::Patch { .. }) => Observed::Unreadable,
+        (None, Step::Delete { .. }) => Observed::Gone,
     }
 }
 
@@ -219,6 +218,23 @@ mod tests {
         assert_eq!(wrote(&patch, Some(map("y"))), []);
         // What it left is not known.
         assert_eq!(wrote(&patch, None), told);
+    }
+
+    #[test]
+    fn what_was_deleted_is_gone_unless_it_waits_for_its_finalizers() {
+        let left = Object {
+            reference: ObjectRef::local("v1", "ConfigMap", Some("n"), "c"),
+            version: "2".to_owned(),
+            body: json!({}),
+        };
+        let step = Step::Delete {
+            reference: left.reference.clone(),
+            version: "1".to_owned(),
+            uid: String::new(),
+            why: String::new(),
+        };
+        assert!(matches!(written(&step, None), Observed::Gone));
+        assert!(matches!(written(&step, Some(&left)), Observed::Present(_)));
     }
 
     #[test]

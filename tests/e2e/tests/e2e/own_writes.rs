@@ -1,0 +1,127 @@
+//! What a policy writes or removes may be what it reads: it is reconciled again for that, before a single run ends and
+//! at once in an agent that runs.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use transom_core::reference::ObjectRef;
+use transom_e2e::program::{code, stderr, stdout};
+use transom_e2e::stage::{NOW, Stage, put};
+
+/// A folder without objects, with some of the policies.
+fn stage(policies: &[&str]) -> Result<Stage> {
+    let stage = Stage::new(0, 0)?;
+    for policy in policies {
+        stage.put_policy(policy, &[])?;
+    }
+    Ok(stage)
+}
+
+/// Runs once, and then nothing is left to write.
+fn once(stage: &Stage) -> Result<()> {
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    let mut render = stage.transom()?;
+    render.arg("render").arg(&stage.fleet).args(["--now", NOW]);
+    render.arg("--policies").arg(&stage.policies);
+    let left = render.arg("--exit-code").output()?;
+    ensure!(code(&left) == Some(0), "{}{}", stdout(&left), stderr(&left));
+    Ok(())
+}
+
+fn managed_cluster() -> ObjectRef {
+    let api_version = "cluster.open-cluster-management.io/v1";
+    ObjectRef::local(api_version, "ManagedCluster", None, "one")
+}
+
+fn put_cluster(stage: &Stage, is_accepted: bool, deletion: Option<&str>) -> Result<()> {
+    let condition = |kind: &str| json!({"type": kind, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": NOW});
+    let cluster = json!({
+        "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": {"name": "one", "uid": "u", "deletionTimestamp": deletion},
+        "spec": {"hubAcceptsClient": is_accepted},
+        "status": {"conditions": [condition("ManagedClusterJoined"), condition("ManagedClusterConditionAvailable")]},
+    });
+    put(
+        &stage.fleet.join("one.yaml"),
+        cluster.to_string().as_bytes(),
+    )
+}
+
+/// Whether an object is there and bears a finalizer of this name.
+fn bears(stage: &Stage, object: &ObjectRef, finalizer: &str) -> Result<bool> {
+    let there = stage.object(object)?.context("it is not there")?;
+    let finalizers = there.body.pointer("/metadata/finalizers").cloned();
+    Ok(finalizers.is_some_and(|all| all.to_string().contains(finalizer)))
+}
+
+#[test]
+fn a_cluster_is_released_by_the_run_that_removes_what_was_made_for_it() -> Result<()> {
+    let finalizer = "cluster.open-cluster-management.io/api-resource-cleanup";
+    for is_accepted in [true, false] {
+        let stage = stage(&["cluster-access"])?;
+        put_cluster(&stage, true, None)?;
+        once(&stage)?;
+        ensure!(bears(&stage, &managed_cluster(), finalizer)?);
+        put_cluster(&stage, is_accepted, Some(NOW))?;
+        once(&stage)?;
+        ensure!(
+            !bears(&stage, &managed_cluster(), finalizer)?,
+            "accepted: {is_accepted}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hosted_cluster_is_released_by_the_run_that_removes_its_managed_cluster() -> Result<()> {
+    let stage = stage(&["auto-import", "detach"])?;
+    let hosted = |deletion: Option<&str>| {
+        let hosted = json!({
+            "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster",
+            "metadata": {"name": "one", "namespace": "clusters", "uid": "u", "deletionTimestamp": deletion,
+                "annotations": {"cluster.open-cluster-management.io/managedcluster-name": "one"}},
+            "spec": {},
+            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "AsExpected"}]},
+        });
+        let file = stage.fleet.join("hosted.yaml");
+        put(&file, hosted.to_string().as_bytes())
+    };
+    let api_version = "hypershift.openshift.io/v1beta1";
+    let object = ObjectRef::local(api_version, "HostedCluster", Some("clusters"), "one");
+    hosted(None)?;
+    once(&stage)?;
+    ensure!(stage.object(&managed_cluster())?.is_some());
+    ensure!(bears(&stage, &object, "transom.dev/detach")?);
+    hosted(Some(NOW))?;
+    once(&stage)?;
+    ensure!(stage.object(&managed_cluster())?.is_none());
+    ensure!(!bears(&stage, &object, "transom.dev/detach")?);
+    Ok(())
+}
+
+/// A condition in the agent's patch of the cluster.
+fn condition(stage: &Stage, kind: &str) -> Option<Value> {
+    let text = fs::read_to_string(stage.patch("one")).ok()?;
+    let patch: Value = serde_yaml::from_str(&text).ok()?;
+    let mut fields = patch["fields"].as_array()?.iter();
+    let conditions = fields.find(|field| field["path"] == "status.conditions")?;
+    let mut conditions = conditions["value"].as_array()?.iter();
+    conditions.find(|one| one["type"] == kind).cloned()
+}
+
+#[test]
+fn a_policy_that_makes_a_lease_says_at_once_what_follows_from_it() -> Result<()> {
+    const CLOCK: &str = "ManagedClusterConditionClockSynced";
+    let single = stage(&["cluster-access", "availability"])?;
+    put_cluster(&single, true, None)?;
+    once(&single)?;
+    ensure!(condition(&single, CLOCK).is_some());
+
+    let followed = stage(&["cluster-access", "availability"])?;
+    put_cluster(&followed, true, None)?;
+    let agent = followed.watch()?;
+    agent.wait(CLOCK, || condition(&followed, CLOCK))?;
+    agent.stop()?;
+    Ok(())
+}
