@@ -131,7 +131,7 @@ pub enum CandidateVerdict {
     Activate,
     /// It waits at a gate, and is tried again.
     Wait(Gate, KnownReason, String),
-    /// It is refused until the policy or a component changes.
+    /// It is refused until the policy or a component changes, or an object that it failed for.
     Refuse(Gate, KnownReason, String),
 }
 

@@ -23,7 +23,7 @@ use crate::policies::load::LoadedPolicy;
 use faults::{FAULTS, failures, fault, faults_in, new_faults};
 pub(super) use overlay::Overlay;
 pub(super) use rehearsals::Rehearsals;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -36,8 +36,10 @@ use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
 use transom_core::plan::fleet::{FleetPlan, Listed, PlannedPrimary};
 use transom_core::policy::Policy;
+use transom_core::reference::ObjectRef;
 use transom_core::rollout::expected::Expected;
 use transom_core::rollout::{Faults, Trial};
+use transom_core::share::lock::MutexExt as _;
 use transom_core::work::{Cause, Key};
 use tried::{TriedPrimary, is_unreachable};
 use unstable::contradictions;
@@ -63,7 +65,7 @@ impl Drop for TrialController {
 impl Controller {
     /// Reconciles every primary of a policy under a candidate twice, without writing or publishing anything. First
     /// waits for the lists of what the candidate reads. Also returns the primaries that need no reconcile at the swap,
-    /// if every primary was reconciled twice.
+    /// if every primary was reconciled twice; or of a candidate that fails, what changes of what it fails for.
     pub(crate) async fn trial(&self, candidate: Arc<LoadedPolicy>) -> (Trial, Option<Rehearsed>) {
         let policy = &candidate.revision.policy;
         let clusters = policy.clusters();
@@ -90,12 +92,12 @@ impl Controller {
             ..(*candidate).clone()
         }));
         let live = active.is_some().then_some(&self.memory);
+        let rehearsed = self.rehearsals.begin();
         let (first, cut) = shadow.0.pass(live).await;
         let queue = shadow.0.queue(&policy.name).filter(|_| !cut);
-        let (mut trial, rehearsed) = match queue {
-            None => (self.compare(&policy.name, &first, None), None),
+        let mut trial = match queue {
+            None => self.compare(&policy.name, &first, None),
             Some(queue) => {
-                let rehearsed = self.rehearsals.begin();
                 let mut second = shadow.0.again(&queue, live, first.keys()).await;
                 let mut trial = self.compare(&policy.name, &first, Some(&second));
                 let suspects = contradictions(&first, &second);
@@ -105,14 +107,17 @@ impl Controller {
                 if trial.unstable.is_empty() {
                     trial.unsettled = shadow.0.unsettled(&queue, live, &first).await;
                 }
-                (trial, Some(rehearsed))
+                trial
             }
         };
+        if !trial.faults.is_empty() {
+            rehearsed.locked().refused_for(failing(&trial, &first));
+        }
         let marks = first.values().filter_map(|tried| tried.account.mark);
         trial.expected = Expected::of(shadow.0.clock.now_seconds(), marks);
         // The baseline of the probation: faults from now on are compared with these.
         trial.active_faults = faults_in(&self.memory, &policy.name).now.len();
-        (trial, rehearsed)
+        (trial, Some(rehearsed))
     }
 
     /// Reconciles these primaries again.
@@ -296,6 +301,16 @@ fn limited(tried: &BTreeMap<Key, TriedPrimary>) -> BTreeMap<Limited, u32> {
         }
     }
     limited
+}
+
+/// The primaries for which a candidate fails, and what it read for them.
+fn failing(trial: &Trial, tried: &BTreeMap<Key, TriedPrimary>) -> BTreeSet<ObjectRef> {
+    let primaries: BTreeSet<_> = trial.faults.iter().map(|(primary, ..)| primary).collect();
+    let failing = tried
+        .iter()
+        .filter(|(key, _)| primaries.contains(&*key.primary));
+    let read = failing.flat_map(|(_, one)| one.account.inputs.iter().map(|read| &read.object));
+    primaries.iter().copied().chain(read).cloned().collect()
 }
 
 fn known(result: &LastResult) -> Option<KnownReason> {

@@ -37,6 +37,8 @@ pub struct Rehearsal {
     /// The version of each object that changed; `None` when it is gone or its version is not known.
     changed: HashMap<ObjectRef, Option<String>>,
     all_changed: bool,
+    /// The only objects that count, where it is about a candidate that was refused because of them.
+    about: Option<BTreeSet<ObjectRef>>,
 }
 
 impl Settled {
@@ -74,6 +76,13 @@ impl Rehearsal {
 
     /// Notes that an object changed, or may have; `version` is the one that it has now, if that is known.
     pub fn changed(&mut self, object: &ObjectRef, version: Option<&str>) {
+        if self
+            .about
+            .as_ref()
+            .is_some_and(|about| !about.contains(object))
+        {
+            return;
+        }
         let version = version.filter(|version| !version.is_empty());
         let version = version.map(str::to_owned);
         match self.changed.get_mut(object) {
@@ -85,6 +94,18 @@ impl Rehearsal {
     /// Notes that it is not known what changed.
     pub fn all_changed(&mut self) {
         self.all_changed = true;
+    }
+
+    /// Forgets what was settled: the candidate is refused because of these objects, and only a change of them counts.
+    pub fn refused_for(&mut self, objects: BTreeSet<ObjectRef>) {
+        self.settled = HashMap::new();
+        self.changed.retain(|object, _| objects.contains(object));
+        self.about = Some(objects);
+    }
+
+    /// Whether anything changed, or may have.
+    pub fn has_changed(&self) -> bool {
+        self.all_changed || !self.changed.is_empty()
     }
 
     /// Takes the result for a primary, unless an object that it depends on has another version by now.
@@ -181,6 +202,27 @@ mod tests {
         let mut all = rehearsal();
         all.all_changed();
         assert!(all.take(&sample::key("demo")).is_none());
+    }
+
+    #[test]
+    fn only_a_change_of_what_a_candidate_was_refused_for_counts_then() {
+        let all = |changes: &[&str]| {
+            let mut all = rehearsal();
+            let tell = |all: &mut Rehearsal, name: &&str| all.changed(&target(name), None);
+            changes[..1].iter().for_each(|name| tell(&mut all, name));
+            all.refused_for([target("demo")].into());
+            assert!(all.take(&sample::key("demo")).is_none());
+            changes[1..].iter().for_each(|name| tell(&mut all, name));
+            all
+        };
+        // Also one during the trial.
+        for changes in [["demo", "other"], ["other", "demo"]] {
+            assert!(all(&changes).has_changed(), "{changes:?}");
+        }
+        let mut others = all(&["other", "another"]);
+        assert!(!others.has_changed());
+        others.all_changed();
+        assert!(others.has_changed());
     }
 
     #[test]

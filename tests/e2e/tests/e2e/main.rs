@@ -34,6 +34,7 @@ mod owners;
 mod plan;
 mod policies;
 mod pulls;
+mod reconsidered;
 mod registries;
 mod requests;
 mod rollout;

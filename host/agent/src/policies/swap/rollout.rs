@@ -14,12 +14,17 @@ use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{Candidate, Gate};
+use transom_core::share::lock::MutexExt as _;
 
 /// A revision that was loaded whole and is not active.
 pub(super) struct Pending {
     pub(super) loaded: Arc<LoadedPolicy>,
     /// When it is tried next; `None` once it was refused.
     pub(super) due: Option<Instant>,
+    /// What changed since it was refused of the objects that it failed for, and when it may be tried again for that.
+    pub(super) refused: Option<(Rehearsed, Instant)>,
+    /// How often it was refused.
+    pub(super) refusals: u32,
     /// The trial that runs, which ends when this is dropped.
     pub(super) running: Option<RunningTrial>,
     /// Set when it has passed all gates, until the history records it as active.
@@ -49,6 +54,16 @@ impl Pending {
             self.due = Some(at);
         }
         passed
+    }
+
+    /// Has a candidate tried again that was refused for objects that changed since, or are gone.
+    pub(super) fn reconsider(&mut self, now: Instant) {
+        let changed = |(changes, after): &mut (Rehearsed, Instant)| {
+            *after <= now && changes.locked().has_changed()
+        };
+        if self.refused.take_if(changed).is_some() {
+            self.due = Some(now);
+        }
     }
 }
 
@@ -225,6 +240,8 @@ impl Swap {
         newest.pending = Some(Pending {
             loaded: Arc::clone(&loaded),
             due: Some(Instant::now()),
+            refused: None,
+            refusals: 0,
             running: None,
             passed: None,
             unkept: 0,

@@ -86,6 +86,7 @@ impl Swap {
             .filter_map(|(name, newest)| {
                 let approval = newest.approval();
                 let pending = newest.pending.as_mut()?;
+                pending.reconsider(now);
                 let waits = pending.running.is_none();
                 let at = pending.due.filter(|at| *at <= now && waits)?;
                 let late = pending.late > 0;
@@ -130,7 +131,7 @@ impl Swap {
         let Some(pending) = pending.filter(|one| one.running.as_ref().is_some_and(is_ours)) else {
             return PolicyChanges::new();
         };
-        pending.running = None;
+        (pending.running, pending.refused) = (None, None);
         // Another replica leads, or may have: it is tried anew once this one leads again.
         if !self.caught_up {
             pending.due = Some(Instant::now());
@@ -163,10 +164,14 @@ impl Swap {
             }
             CandidateVerdict::Refuse(gate, reason, message) => {
                 pending.due = None;
+                let after = Instant::now() + after_refusal(pending.refusals);
+                pending.refusals += 1;
                 if reason == KnownReason::AnswerUnstable {
                     // Another trial might not notice.
                     let why = format!("{UNSTABLE}{message}");
                     self.bar(&tried.policy, RevisionRecord::of(&revision), &why);
+                } else {
+                    pending.refused = tried.rehearsed.map(|changes| (changes, after));
                 }
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.refuse_candidate(&tried.policy, candidate)
@@ -224,6 +229,11 @@ fn again(late: u32, outdated: bool) -> Duration {
     }
 }
 
+/// For how long a candidate that was refused so often before is not tried again, whatever changes: at first not at all.
+fn after_refusal(before: u32) -> Duration {
+    again(before.saturating_sub(1), before == 0)
+}
+
 /// The due candidates that are tried now, the longest waiting first. Of those whose last trial took too long, only one
 /// is tried at a time, so that they hold up no others. `late_runs`: one of them is being tried.
 fn in_turn<T>(
@@ -261,5 +271,7 @@ mod tests {
         assert!(taken(&[(9, true)], 1, true).is_empty());
         assert_eq!((again(0, false), again(9, true)), (AGAIN, Duration::ZERO));
         assert_eq!((again(1, false), again(40, false)), (AGAIN * 2, AGAIN * 32));
+        let refused = [0, 1, 2, 40].map(after_refusal);
+        assert_eq!(refused, [Duration::ZERO, AGAIN, AGAIN * 2, AGAIN * 32]);
     }
 }
