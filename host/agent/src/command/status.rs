@@ -12,7 +12,7 @@ use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
 use transom_api::policy::ModeSpec;
 use transom_api::reason::Class;
-use transom_api::status::{LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus};
+use transom_api::status::{ConditionType, LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::Revision;
 use transom_core::reference::ObjectRef;
@@ -244,13 +244,17 @@ fn waits_as(revision: &Revision, published: &PolicyStatus) -> Option<(KnownReaso
             let told = told.filter(|told| held(told) && *told != KnownReason::Shadowing);
             told.unwrap_or(KnownReason::ApprovalRequired)
         }
-        ModeSpec::Automatic => told.filter(|told| *told == KnownReason::LimitReached)?,
+        // It is refused, or waits.
+        ModeSpec::Automatic => told.filter(|told| *told != KnownReason::Trying)?,
     };
-    let message = match candidate.and_then(|candidate| candidate.approve.as_ref()) {
-        Some(digest) => {
-            format!("the newest revision of the policy is not active; approve {digest}")
-        }
-        None => reason.meaning().to_owned(),
+    let mut loaded = published.conditions.iter();
+    let loaded =
+        loaded.find(|one| one.kind == ConditionType::Loaded && one.reason == reason.as_str());
+    let not_active = "the newest revision of the policy is not active";
+    let message = match (candidate.and_then(|one| one.approve.as_ref()), loaded) {
+        (Some(digest), _) => format!("{not_active}; approve {digest}"),
+        (None, Some(loaded)) => format!("{not_active}: {}", loaded.message),
+        (None, None) => reason.meaning().to_owned(),
     };
     Some((reason, message))
 }
@@ -299,7 +303,7 @@ mod tests {
     use crate::command::session;
     use crate::controller::Clock;
     use std::sync::Arc;
-    use transom_api::status::{CandidateStatus, RevisionStatus};
+    use transom_api::status::{CandidateStatus, Condition, ConditionStatus, RevisionStatus};
     use transom_core::digest::Digest;
     use transom_core::rollout::short;
 
@@ -346,5 +350,29 @@ mod tests {
         };
         let (_, message) = waits_as(&ours, &waiting).unwrap();
         assert!(message.contains("sha256:plan"), "{message}");
+        // In another mode it is active, or the agent refused it.
+        Arc::make_mut(&mut ours.policy.spec).rollout.mode = ModeSpec::Automatic;
+        assert_eq!(waits_as(&ours, &active(&ours)), None);
+        let told = |reason: KnownReason| {
+            let mut refused = waiting.clone();
+            let candidate = refused.candidate.as_mut().unwrap();
+            (candidate.reason, candidate.approve) = (reason.as_str().to_owned(), None);
+            refused.conditions = vec![Condition {
+                kind: ConditionType::Loaded,
+                status: ConditionStatus::False,
+                observed_generation: None,
+                reason: reason.as_str().to_owned(),
+                message: "it fails for one".to_owned(),
+                last_transition_time: String::new(),
+            }];
+            waits_as(&ours, &refused)
+        };
+        assert_eq!(told(KnownReason::Trying), None);
+        let (reason, message) = told(KnownReason::ValueNotGranted).unwrap();
+        assert_eq!(reason, KnownReason::ValueNotGranted);
+        assert!(
+            message.ends_with("not active: it fails for one"),
+            "{message}"
+        );
     }
 }
