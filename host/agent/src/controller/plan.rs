@@ -104,12 +104,8 @@ impl Controller {
             touched.room.back(before + (used - before) / 2);
         }
         let source = touched.source();
-        let left = (gathered.undesired, &source);
+        let left = (gathered.undesired, &source, touched.primary.as_deref());
         let (removal, release, kept) = self.last(&admitted, &mut desires, left);
-        let release = match &touched.primary {
-            Some(primary) => self.releases(&admitted, primary, release),
-            None => release,
-        };
         if let Some(kept) = &kept {
             touched.plan_waits_for(&kept.objects);
         }
@@ -143,7 +139,7 @@ impl Controller {
         &self,
         admitted: &Admitted,
         desires: &mut Desires,
-        (mut undesired, source): (Leftovers, &SourceRef),
+        (mut undesired, source, primary): (Leftovers, &SourceRef, Option<&Object>),
     ) -> (Vec<Step>, Option<Step>, Option<Failure>) {
         let policy = &admitted.loaded.revision.policy;
         let release = desires.release.take().or(undesired.release.take());
@@ -157,7 +153,11 @@ impl Controller {
         let kept = kept.or(desires.waits.take());
         let may_go = !policy.suspend && (is_left || kept.is_none());
         let kept = kept.or(desires.refused.take()).or(shared);
-        (plan.steps, release.filter(|_| may_go), kept)
+        let mut release = release.filter(|_| may_go);
+        if let Some(primary) = primary {
+            release = self.releases(admitted, primary, release);
+        }
+        (plan.steps, release, kept)
     }
 
     /// The release of a primary, unless another policy that sets the same finalizer has not cleaned up yet: the last of

@@ -1,7 +1,7 @@
 //! Candidates: a new revision of an active policy is tried on the live objects before it becomes active, and waits for
 //! approval where its mode says so.
 
-use super::trial::{RunningTrial, UNSTABLE};
+use super::trial::{RunningTrial, UNSTABLE, after_refusal};
 use super::{ManifestState, Swap};
 use crate::policies::active::{PolicyChanges, Rehearsed};
 use crate::policies::load::LoadedPolicy;
@@ -54,6 +54,13 @@ impl Pending {
             self.due = Some(at);
         }
         passed
+    }
+
+    /// It was refused; `changes` records what may have it tried again.
+    pub(super) fn refuse(&mut self, changes: Option<Rehearsed>) {
+        let after = Instant::now() + after_refusal(self.refusals);
+        self.refusals += 1;
+        (self.due, self.refused) = (None, changes.map(|changes| (changes, after)));
     }
 
     /// Has a candidate tried again that was refused for objects that changed since, or are gone.

@@ -163,15 +163,12 @@ impl Swap {
                 self.waits(&tried.policy, candidate)
             }
             CandidateVerdict::Refuse(gate, reason, message) => {
-                pending.due = None;
-                let after = Instant::now() + after_refusal(pending.refusals);
-                pending.refusals += 1;
-                if reason == KnownReason::AnswerUnstable {
+                let unstable = reason == KnownReason::AnswerUnstable;
+                pending.refuse(tried.rehearsed.filter(|_| !unstable));
+                if unstable {
                     // Another trial might not notice.
                     let why = format!("{UNSTABLE}{message}");
                     self.bar(&tried.policy, RevisionRecord::of(&revision), &why);
-                } else {
-                    pending.refused = tried.rehearsed.map(|changes| (changes, after));
                 }
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.refuse_candidate(&tried.policy, candidate)
@@ -230,7 +227,7 @@ fn again(late: u32, outdated: bool) -> Duration {
 }
 
 /// For how long a candidate that was refused so often before is not tried again, whatever changes: at first not at all.
-fn after_refusal(before: u32) -> Duration {
+pub(super) fn after_refusal(before: u32) -> Duration {
     again(before.saturating_sub(1), before == 0)
 }
 
