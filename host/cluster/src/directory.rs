@@ -10,6 +10,7 @@ mod feed;
 mod folder;
 mod load;
 mod manifest;
+mod merge;
 mod names;
 mod own;
 mod patch;

@@ -1,6 +1,7 @@
 //! Fields that the agent lays over a user's object, each with the user's value from which it was computed.
 //! A later change by the user takes effect.
 
+use super::merge::merge;
 use super::names::digest;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::to_yaml_in_order;
@@ -129,8 +130,8 @@ fn uid(body: &Value) -> Option<&str> {
 
 impl FieldPatch {
     /// The effective value of the field: a three-way merge of what the user had, what the agent made of it, and what
-    /// the user has now. Lists merge by element, so that new elements of both are kept; for any other conflict the
-    /// user's value counts.
+    /// the user has now. Lists merge by element, so that new elements of both are kept; for any other conflict, also
+    /// that of an element, the user's value counts.
     fn seen(&self, now: Option<&Value>) -> Option<Value> {
         if now == self.base.as_ref() {
             return self.value.clone();
@@ -142,13 +143,7 @@ impl FieldPatch {
         ) else {
             return now.cloned();
         };
-        let kept = list
-            .iter()
-            .filter(|element| value.contains(element) || !base.contains(element));
-        let added = value
-            .iter()
-            .filter(|element| !base.contains(element) && !list.contains(element));
-        let merged: Vec<Value> = kept.chain(added).cloned().collect();
+        let merged = merge(base, value, list);
         if merged.is_empty() && now.is_none() {
             None
         } else {
@@ -304,6 +299,104 @@ mod tests {
             seen(Value::Null, json!([9]), json!([1])),
             json!([1, 9]),
             "the user added the field"
+        );
+    }
+
+    /// A taint, with a time if the agent set one.
+    fn taint(key: &str, effect: &str, time: Option<&str>) -> Value {
+        let mut taint = json!({"key": key, "effect": effect});
+        if let Some(time) = time {
+            taint["timeAdded"] = json!(time);
+        }
+        taint
+    }
+
+    #[test]
+    fn a_taint_that_only_got_a_time_follows_the_users() {
+        let a = |time| taint("a/b", "NoSelect", time);
+        let (edited, other) = (taint("a/b", "Prefer", None), taint("c/d", "NoSelect", None));
+        let own = || taint("own", "NoSelect", Some("1"));
+        let seen = |now: Value| seen(json!([a(None)]), json!([a(Some("1")), own()]), now);
+        for (now, expected, what) in [
+            (json!([]), json!([own()]), "removed"),
+            (Value::Null, json!([own()]), "removed with the field"),
+            (json!([edited]), json!([edited, own()]), "another effect"),
+            (json!([other]), json!([other, own()]), "another key"),
+            (
+                json!([other, a(None)]),
+                json!([other, a(Some("1")), own()]),
+                "one more",
+            ),
+            (
+                json!([a(None), edited]),
+                json!([a(Some("1")), edited, own()]),
+                "one more effect",
+            ),
+        ] {
+            assert_eq!(seen(now), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn of_two_effects_of_one_key_each_is_found_again() {
+        let of = |effect, time| taint("a", effect, time);
+        let base = json!([of("NoSelect", None), of("Prefer", None)]);
+        let one = json!([of("Prefer", None)]);
+        let timed = json!([of("NoSelect", Some("1")), of("Prefer", Some("2"))]);
+        assert_eq!(
+            seen(base.clone(), timed, one.clone()),
+            json!([of("Prefer", Some("2"))])
+        );
+        // The agent removed the first one.
+        let timed = json!([of("Prefer", Some("2"))]);
+        assert_eq!(seen(base.clone(), timed.clone(), one), timed);
+        assert_eq!(seen(base, timed, json!([of("NoSelect", None)])), json!([]));
+    }
+
+    #[test]
+    fn a_condition_is_there_once() {
+        let of = |kind: &str, status: &str, time: u8| json!({"type": kind, "status": status, "lastTransitionTime": time});
+        let ours = json!([of("Available", "Unknown", 2), of("Synced", "True", 2)]);
+        let newer = of("Available", "True", 3);
+        for base in [json!([of("Available", "True", 1)]), json!([])] {
+            assert_eq!(
+                seen(base, ours.clone(), json!([newer])),
+                json!([newer, of("Synced", "True", 2)]),
+                "the user's is newer"
+            );
+        }
+        let base = json!([of("Available", "True", 1), of("Joined", "True", 1)]);
+        let dropped = json!([of("Joined", "True", 1)]);
+        assert_eq!(
+            seen(
+                base,
+                json!([of("Available", "Unknown", 2), of("Joined", "True", 1)]),
+                dropped.clone()
+            ),
+            dropped,
+            "the user's is gone"
+        );
+    }
+
+    #[test]
+    fn elements_without_a_key_are_told_by_content_or_by_order() {
+        let rule = |kind: &str, verbs: Value| json!({"resources": [kind], "verbs": verbs});
+        let (get, all) = (json!(["get"]), json!(["get", "list"]));
+        let base = json!([rule("a", get.clone()), rule("b", get.clone())]);
+        let more = json!([
+            rule("a", all.clone()),
+            rule("b", all.clone()),
+            rule("own", get.clone())
+        ]);
+        let now = json!([rule("b", get.clone())]);
+        assert_eq!(
+            seen(base, more, now),
+            json!([rule("b", all), rule("own", get)])
+        );
+        // A text is itself: what took the place of another one was added.
+        assert_eq!(
+            seen(json!(["a", "b"]), json!(["own", "b"]), json!(["b"])),
+            json!(["b", "own"])
         );
     }
 

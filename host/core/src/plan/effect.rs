@@ -140,18 +140,25 @@ pub(crate) fn put<K: AsRef<str>>(body: &mut Value, path: &[K], value: &Value) {
     }
 }
 
+/// The field that identifies the elements of some lists; `None` if an element has none of them.
+pub fn key_of<'a>(elements: impl Iterator<Item = &'a Value> + Clone) -> Option<&'static str> {
+    let named = |key: &&str| {
+        let mut names = elements.clone().map(|element| element.get(*key));
+        names.all(|name| name.is_some_and(Value::is_string))
+    };
+    KEYS.into_iter().find(named)
+}
+
 /// The elements that differ, if both values are lists of maps with a key; an absent list is an empty one.
 fn elements(before: Option<&Value>, after: &Value) -> Vec<(EffectVerb, String)> {
     let lists = list(before.unwrap_or(&Value::Null)).zip(list(after));
     let Some((before, after)) = lists else {
         return Vec::new();
     };
-    let all = || before.iter().chain(&after);
-    let named = |key: &&&str| all().all(|element| element.get(**key).is_some_and(Value::is_string));
-    let Some(key) = KEYS.iter().find(named) else {
+    let Some(key) = key_of(before.iter().chain(after)) else {
         return Vec::new();
     };
-    let (before, after) = (by_key(&before, key), by_key(&after, key));
+    let (before, after) = (by_key(before, key), by_key(after, key));
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let verb = |name: &str| match (before.get(name), after.get(name)) {
         (None, _) => Some(EffectVerb::Added),
@@ -162,25 +169,24 @@ fn elements(before: Option<&Value>, after: &Value) -> Vec<(EffectVerb, String)> 
     names.into_iter().filter_map(changed).collect()
 }
 
-/// The elements of a list of maps; null is an empty one.
-fn list(value: &Value) -> Option<Vec<&Map<String, Value>>> {
+/// The elements of a list; null is an empty one.
+fn list(value: &Value) -> Option<&[Value]> {
     match value {
-        Value::Null => Some(Vec::new()),
-        Value::Array(elements) => elements.iter().map(Value::as_object).collect(),
+        Value::Null => Some(&[]),
+        Value::Array(elements) => Some(elements),
         _ => None,
     }
 }
 
 /// The elements with each key, without their times.
 fn by_key<'a>(
-    elements: &[&'a Map<String, Value>],
+    elements: &'a [Value],
     key: &str,
 ) -> BTreeMap<&'a str, Vec<BTreeMap<&'a String, &'a Value>>> {
     let mut by_key: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for element in elements {
-        let timeless = element
-            .iter()
-            .filter(|(field, _)| !TIMES.contains(&field.as_str()));
+        let fields = element.as_object().into_iter().flatten();
+        let timeless = fields.filter(|(field, _)| !TIMES.contains(&field.as_str()));
         let name = element.get(key).and_then(Value::as_str).unwrap_or_default();
         by_key.entry(name).or_default().push(timeless.collect());
     }

@@ -14,6 +14,7 @@ mod connections;
 mod crash;
 mod destination;
 mod diverged;
+mod edited;
 mod escapes;
 mod exhaust;
 mod failing;
