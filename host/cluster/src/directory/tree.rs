@@ -1,8 +1,10 @@
 //! Decides which files of the tree count, and for which layer; lists and opens them.
 
+mod link;
 mod root;
 mod stamp;
 
+pub(super) use link::may_be_folder;
 pub(super) use root::own_folder;
 pub(super) use stamp::FileStamp;
 
@@ -93,7 +95,7 @@ pub(super) enum WalkStep<'a> {
     Folder(&'a Path),
     /// A file that counts.
     File(FilePlace, Option<FileStamp>),
-    /// A folder that cannot be listed.
+    /// A folder that cannot be listed, or a link that may lead to one.
     Closed(FilePlace, io::Error),
 }
 
@@ -179,6 +181,13 @@ impl Tree {
                 folders.push(place);
                 continue;
             }
+            if kind == FileType::Symlink && !is_manifest(&place.path) {
+                match self.target(&place) {
+                    Err(error) if !gone(&error) => each(WalkStep::Closed(place, error)),
+                    Ok(_) | Err(_) => {}
+                }
+                continue;
+            }
             let look = |folder: &OpenFolder, name: &OsStr| Ok(folder.stat_at(name)?);
             match self.users_file(&open, &place, look) {
                 Ok(Some(stat)) if is_file(&stat) => {
@@ -233,24 +242,24 @@ impl Tree {
     fn users_folder(&self, path: &Path) -> io::Result<OpenFolder> {
         match (path.parent(), path.file_name()) {
             (Some(parent), Some(name)) => {
-                let parent = self.reach(parent)?;
-                parent.sub(name).map_err(no_folder)
+                let open = self.reach(parent)?.sub(name);
+                open.map_err(|error| self.no_folder(path, error))
             }
-            _ => OpenFolder::open(&self.root).map_err(no_folder),
+            _ => OpenFolder::open(&self.root).map_err(|error| self.no_folder(path, error)),
         }
     }
 
     /// Opens a user's folder to reach a file in it. A link in place of a folder is not followed: the folder is gone, or
     /// it would be read twice, or it leads out of the root.
     fn reach(&self, path: &Path) -> io::Result<OpenFolder> {
-        OpenFolder::reach(&self.root, path).map_err(no_folder)
+        OpenFolder::reach(&self.root, path).map_err(|error| self.no_folder(path, error))
     }
 
     /// Calls `act` with the folder and the name of a user's file that counts: it has the name of a manifest, and is a
     /// regular file in this folder, or a link to something in the user's folder. `None` for any other file.
     ///
     /// # Errors
-    /// When a link leads out of the folder: whoever wrote the folder may not read what the agent may.
+    /// When a link may hide objects.
     fn users_file<T>(
         &self,
         folder: &OpenFolder,
@@ -273,18 +282,6 @@ impl Tree {
             }
             _ => Ok(None),
         }
-    }
-
-    /// The path below the root to which a user's link leads; `None` if the agent's own folder holds it.
-    fn target(&self, link: &FilePlace) -> io::Result<Option<PathBuf>> {
-        let path = self.path(link).canonicalize()?;
-        if self.own.as_ref().is_some_and(|own| path.starts_with(own)) {
-            return Ok(None);
-        }
-        let inside = path.strip_prefix(&self.root);
-        let inside =
-            inside.map_err(|_| io::Error::other("it is a link that leads out of the folder"))?;
-        Ok(Some(inside.to_owned()))
     }
 
     /// Opens a file that counts, and returns its metadata; `None` for any other file. Does not block on a pipe that
@@ -317,14 +314,6 @@ impl Tree {
 /// Whether it is the metadata of a regular file.
 fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_file()
-}
-
-/// A link or a file where a folder was: what was in the folder is gone from there.
-fn no_folder(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::InvalidInput => io::ErrorKind::NotADirectory.into(),
-        _ => error,
-    }
 }
 
 /// Whether an error says that nothing exists at the path.

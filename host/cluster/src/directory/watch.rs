@@ -11,7 +11,7 @@ use super::load::{self, Scan, Scanned};
 use super::settle::{SettlingPaths, Touch};
 use super::signals::{Heard, Signals};
 use super::status;
-use super::tree::{FilePlace, Layer, is_manifest};
+use super::tree::{FilePlace, Layer, is_manifest, may_be_folder};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::BTreeSet;
@@ -280,7 +280,7 @@ impl Follower {
             return self.scan_links(path);
         };
         let is_root = place.path.as_os_str().is_empty();
-        if is_root || std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        if is_root || may_be_folder(path) {
             return self.scan(Some(&place));
         }
         let news = self.shared.refuse_folders(Some(&place), Vec::new());

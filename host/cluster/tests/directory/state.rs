@@ -206,22 +206,31 @@ fn follows_links_to_files_but_not_into_its_own_folder() {
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
     link("..data/a.yaml", "a.yaml");
     link(".transom/objects/n/ConfigMap.b.yaml", "b.yaml");
-    link("nowhere.yaml", "c.yaml");
     link(".", "loop");
+    link("..data/notes.txt", "notes.txt");
+    folder.write("..data/notes.txt", "x");
     let directory = folder.open();
     assert_eq!(held(&directory), ["ConfigMap n/a", "ConfigMap n/b"]);
     assert!(directory.made(&map_ref("b")) && !directory.made(&map_ref("a")));
 }
 
 #[test]
-fn a_link_out_of_the_folder_is_unreadable_and_nothing_of_it_is_read() {
+fn a_link_that_may_hide_objects_is_unreadable_and_nothing_of_it_is_read() {
     let folder = Folder::new(&[
         ("outside/secret.yaml", &map("secret", "1")),
+        ("outside/notes.txt", "x"),
         ("fleet/a.yaml", &map("a", "1")),
+        ("fleet/..data/x.yaml", &map("x", "1")),
     ]);
     let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, folder.path(at)).unwrap();
     link("../outside/secret.yaml", "fleet/b.yaml");
     link("../outside", "fleet/folder.yaml");
+    link("../outside", "fleet/sub");
+    link("nowhere", "fleet/gone.yaml");
+    link("nowhere", "fleet/gone");
+    link("..data", "fleet/hidden");
+    // A file that is no manifest is none outside, either.
+    link("../outside/notes.txt", "fleet/notes.txt");
     // The user names the root, so it may be a link.
     link("fleet", "root");
     let options = || DirectoryOptions {
@@ -234,12 +243,20 @@ fn a_link_out_of_the_folder_is_unreadable_and_nothing_of_it_is_read() {
         let all = directory.unreadable().into_iter();
         all.map(|one| (one.place, one.message)).collect()
     };
-    let why = |place: &str| {
-        let message =
-            format!("{place}: failed to read it: it is a link that leads out of the folder");
+    let because = |place: &str, why: &str| {
+        let message = format!("{place}: failed to read it: it is a link {why}");
         (place.to_owned(), message)
     };
-    assert_eq!(unread(&directory), [why("b.yaml"), why("folder.yaml")]);
+    let why = |place: &str| because(place, "that leads out of the folder");
+    let expected = [
+        why("b.yaml"),
+        why("folder.yaml"),
+        because("gone", "that leads nowhere"),
+        because("gone.yaml", "that leads nowhere"),
+        because("hidden", "to a hidden folder"),
+        why("sub"),
+    ];
+    assert_eq!(unread(&directory), expected);
     assert!(held(&directory).contains(&"ConfigMap n/a".to_owned()));
     assert_eq!(read(&directory, &map_ref("secret")), None);
     // A link that is put there later.

@@ -126,21 +126,34 @@ fn a_folder_that_becomes_a_link_is_not_read_through() {
         ("fleet/prod/y.yaml", &map("y", "1")),
     ]);
     let mut watched = Watched::below(folder, "fleet");
-    let path = |name: &str| watched.folder.path(&format!("fleet/{name}"));
+    let root = watched.folder.path("fleet");
+    let path = |name: &str| root.join(name);
     let exchange = |from: &str, to: &str, link: &str| {
         std::fs::rename(path(from), path(to)).unwrap();
         std::os::unix::fs::symlink(link, path(from)).unwrap();
     };
-    // The files of the folder are read where it is now, and only there.
+    // The files of a folder are read where it is now, and only there.
     exchange("prod", "prod-v2", "prod-v2");
-    exchange("a", "b", "../outside");
     watched
         .folder
         .rename_in("fleet/prod-v2/y.yaml", &map("y", "2"));
-    watched.folder.rename_in("fleet/b/x.yaml", &map("a", "2"));
-    watched.expect(&["ConfigMap n/a 2", "ConfigMap n/y 2"]);
+    watched.expect(&["ConfigMap n/y 2"]);
     assert_eq!(watched.directory.unreadable(), []);
+    // While a link leads to files that may not be read, the files that were there count as they were.
+    exchange("a", "../a", "../outside");
+    watched.expect(&["ReadFailed a"]);
+    assert_eq!(value(&watched.directory, &map_ref("a")), json!(1));
     assert_eq!(read(&watched.directory, &map_ref("stolen")), None);
+    std::fs::remove_file(path("a")).unwrap();
+    std::fs::rename(path("../a"), path("a")).unwrap();
+    watched.expect(&["followed a"]);
+    watched.folder.rename_in("fleet/a/x.yaml", &map("a", "2"));
+    watched.expect(&["ConfigMap n/a 2"]);
+    // A folder that is gone for good takes its objects with it.
+    exchange("a", "../a", "../nowhere");
+    watched.expect(&["ReadFailed a"]);
+    std::fs::remove_file(path("a")).unwrap();
+    watched.expect(&["followed a", "gone ConfigMap n/a"]);
 }
 
 #[test]

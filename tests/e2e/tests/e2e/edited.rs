@@ -1,11 +1,14 @@
-//! What a user removes or edits in a folder after the agent has worked on it: edits of fields that the agent changed
-//! take effect.
+//! What a user removes, edits or moves in a folder after the agent has worked on it: edits of fields that the agent
+//! changed take effect, and what lies behind a link is not taken for removed.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
 use transom_core::reference::ObjectRef;
-use transom_e2e::program::{self, code, stderr};
+use transom_e2e::program::{self, code, stderr, stdout};
 use transom_e2e::stage::{NOW, Stage, put};
+use transom_e2e::tree;
 
 const API: &str = "cluster.open-cluster-management.io/v1";
 
@@ -51,5 +54,42 @@ fn a_taint_that_the_agent_timed_follows_the_users_file() -> Result<()> {
         let there = there.as_array().cloned().unwrap_or_default();
         ensure!(there == timed, "{taints}: {there:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_removed_that_may_lie_behind_a_link() -> Result<()> {
+    let stage = stage("cluster-access")?;
+    put_cluster(&stage, "sub/one.yaml", &json!({"hubAcceptsClient": true}))?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    let objects = stage.own().join("objects");
+    let made = tree::contents(&objects)?;
+    ensure!(
+        made.len() > 3,
+        "roles and bindings are made: {}",
+        made.len()
+    );
+    let (sub, outside) = (stage.fleet.join("sub"), stage.path("outside"));
+    fs::rename(&sub, &outside)?;
+    for (target, name, why) in [
+        (outside.as_path(), "sub", "leads out of the folder"),
+        ("nowhere".as_ref(), "sub", "leads nowhere"),
+        ("nowhere".as_ref(), "one.yaml", "leads nowhere"),
+    ] {
+        let link = stage.fleet.join(name);
+        symlink(target, &link)?;
+        let output = stage.once()?;
+        let said = stdout(&output) + &stderr(&output);
+        ensure!(code(&output) == Some(1), "{name} {why}: {said}");
+        ensure!(said.contains(name) && said.contains(why), "{name}: {said}");
+        ensure!(tree::contents(&objects)? == made, "{name} {why}: removed");
+        fs::remove_file(&link)?;
+    }
+    // The folder is back.
+    fs::rename(&outside, &sub)?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    ensure!(tree::contents(&objects)? == made, "it is as it was");
     Ok(())
 }
