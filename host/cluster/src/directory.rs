@@ -26,6 +26,7 @@ mod watch;
 pub use crate::ReadFailure;
 pub use error::OpenError;
 pub use feed::DirectoryObservations;
+pub use settle::{OPEN, QUIET, SETTLE};
 
 use crate::parallel::on_each;
 use load::Scan;
@@ -68,7 +69,7 @@ impl DirectoryOptions {
             name: name.to_owned(),
             root: root.into(),
             own: None,
-            settle: Duration::from_millis(100),
+            settle: SETTLE,
             limits: SizeLimits::default(),
             writable: true,
             watch: true,

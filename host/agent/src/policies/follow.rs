@@ -1,9 +1,11 @@
 //! A thread that follows the manifests of policies and the component files that they name, and reports what changed. A
 //! file that keeps changing does not hold up another.
 
+mod touched;
+
 use super::FoundPolicies;
 use super::files::{Listing, PolicyFiles, is_manifest};
-use super::settling::{QUIET, SettlingFiles};
+use super::settling::{SettlingFiles, SettlingTime};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +15,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
+use touched::TouchedManifests;
 use transom_artifacts::Location;
 use transom_artifacts::folder::{FileIdentity, Folder};
+use transom_cluster::directory::{OPEN, SETTLE};
 use transom_core::share::lock::MutexExt as _;
 
 /// Minimum time between two looks, however many events arrive meanwhile.
@@ -24,6 +28,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(10);
 /// The same when the system reports no events, or there is no path to watch.
 const DEAF: Duration = Duration::from_secs(1);
+/// The same while a change settles.
+const SETTLING: Duration = Duration::from_millis(200);
+/// How long at most a policy stays that no manifest has any more, if manifests change all the time.
+const AWAY: Duration = SETTLE.saturating_mul(OPEN);
 /// Maximum number of watched folders; the slow look finds changes in the others.
 const MAX_WATCHED: usize = 1_000;
 
@@ -37,7 +45,8 @@ pub(super) struct SourceChanges {
 }
 
 enum FollowSignal {
-    Touched,
+    /// `None` when events were missed.
+    Touched(Option<Event>),
     Follow(BTreeSet<Location>),
     Stop,
 }
@@ -64,9 +73,10 @@ impl Following {
             ..SourceFollower::default()
         };
         let known = Arc::clone(&follower.names);
-        let watcher = notify::recommended_watcher(move |event| {
-            if concerns(event, &known) {
-                drop(events.send(FollowSignal::Touched));
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            let event = event.ok();
+            if event.as_ref().is_none_or(|event| concerns(event, &known)) {
+                drop(events.send(FollowSignal::Touched(event)));
             }
         });
         follower.watcher = watcher.ok();
@@ -99,8 +109,7 @@ impl Drop for Following {
 type ComponentNames = Arc<Mutex<BTreeSet<OsString>>>;
 
 /// Whether an event may be about a manifest or a component. A write to another file, such as a log, is not.
-fn concerns(event: notify::Result<Event>, names: &ComponentNames) -> bool {
-    let Ok(event) = event else { return true };
+fn concerns(event: &Event, names: &ComponentNames) -> bool {
     let named = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default();
         is_manifest(name) || names.locked().contains(name)
@@ -122,9 +131,14 @@ struct SourceFollower {
     watcher: Option<RecommendedWatcher>,
     watched: BTreeMap<PathBuf, FileIdentity>,
     manifests: SettlingFiles<PathBuf>,
+    touched: TouchedManifests,
     fingerprints: SettlingFiles<Location>,
     /// The policies in each manifest.
     read: BTreeMap<PathBuf, FoundPolicies>,
+    /// The file that each manifest was read from: its path may lead through links.
+    files_read: BTreeMap<PathBuf, PathBuf>,
+    /// The manifests that changed or went, and when. What was written there may be written elsewhere in a moment.
+    left: BTreeMap<PathBuf, Instant>,
     /// What could not be looked at the last time, or why nothing could.
     broken: Option<Result<FoundPolicies, String>>,
 }
@@ -149,7 +163,7 @@ impl SourceFollower {
                 Ok(FollowSignal::Stop) | Err(RecvTimeoutError::Disconnected) => return false,
                 Err(RecvTimeoutError::Timeout) => return true,
                 Ok(FollowSignal::Follow(components)) => self.follow(components),
-                Ok(FollowSignal::Touched) => {}
+                Ok(FollowSignal::Touched(event)) => self.touched.note(event),
             }
             until = until.min(begun + PAUSE);
         }
@@ -164,7 +178,8 @@ impl SourceFollower {
 
     fn patience(&self) -> Duration {
         match (&self.broken, &self.watcher) {
-            _ if !self.manifests.is_quiet() || !self.fingerprints.is_quiet() => QUIET,
+            _ if !self.manifests.is_quiet() || !self.fingerprints.is_quiet() => SETTLING,
+            _ if !self.left.is_empty() => SETTLING,
             (Some(Err(_)), _) | (_, None) => DEAF,
             _ => SLOW,
         }
@@ -174,7 +189,8 @@ impl SourceFollower {
     fn scan(&mut self, now: Instant) -> SourceChanges {
         let fingerprint = |one: &Location| (one.clone(), one.fingerprint());
         let fingerprints = self.components.iter().map(fingerprint).collect();
-        let mut components = self.fingerprints.update(now, fingerprints);
+        let time = |_: &Location, _| SettlingTime::REPLACED;
+        let mut components = self.fingerprints.update(now, fingerprints, time);
         // Forgets components that no policy names any more.
         self.fingerprints
             .retain(|one| self.components.contains(one));
@@ -190,6 +206,38 @@ impl SourceFollower {
         SourceChanges { found, components }
     }
 
+    /// The manifests that count from now on.
+    fn settled(
+        &mut self,
+        now: Instant,
+        there: BTreeMap<PathBuf, Option<FileIdentity>>,
+    ) -> BTreeMap<PathBuf, Option<FileIdentity>> {
+        let Self {
+            touched,
+            files_read,
+            ..
+        } = self;
+        let time = |path: &PathBuf, fingerprint: Option<FileIdentity>| match touched.time(path) {
+            SettlingTime::IN_PLACE
+                if fingerprint.is_none() || is_exchanged(path, files_read.get(path)) =>
+            {
+                SettlingTime::REPLACED
+            }
+            time => time,
+        };
+        let changed = self.manifests.update(now, there, time);
+        self.touched.retain(&self.manifests.moving().collect());
+        self.left
+            .extend(changed.keys().map(|path| (path.clone(), now)));
+        let rests = self.manifests.rests(now);
+        let is_written = self.touched.any_written();
+        self.left.retain(|_, since| {
+            let is_away = !is_written && now.duration_since(*since) >= AWAY;
+            !rests && !is_away
+        });
+        changed
+    }
+
     /// All written policies, if anything changed.
     fn manifests(
         &mut self,
@@ -199,15 +247,22 @@ impl SourceFollower {
     ) -> Option<Result<FoundPolicies, String>> {
         let mut changed = BTreeMap::new();
         if let Ok(Listing { manifests, .. }) = listing {
-            let now_there = manifests
+            let there = manifests
                 .iter()
                 .map(|(path, one)| (path.clone(), Some(*one)));
-            changed = self.manifests.update(now, now_there.collect());
+            changed = self.settled(now, there.collect());
         }
         for (path, fingerprint) in &changed {
             match fingerprint {
-                Some(_) => drop(self.read.insert(path.clone(), files.read(path))),
-                None => drop(self.read.remove(path)),
+                Some(_) => {
+                    self.read.insert(path.clone(), files.read(path));
+                    let file = path.canonicalize().unwrap_or_default();
+                    self.files_read.insert(path.clone(), file);
+                }
+                None => {
+                    self.read.remove(path);
+                    self.files_read.remove(path);
+                }
             }
         }
         let missed = listing.as_ref().map_err(Clone::clone).map(|listing| {
@@ -218,6 +273,8 @@ impl SourceFollower {
             unread.retain(|path| !self.read.contains_key(*path));
             let unread = unread.into_iter().map(|path| path.display().to_string());
             missed.unread.extend(unread);
+            let left = self.left.keys().map(|path| path.display().to_string());
+            missed.unread.extend(left);
             missed
         });
         if changed.is_empty() && self.broken.as_ref() == Some(&missed) {
@@ -261,6 +318,14 @@ impl SourceFollower {
     }
 }
 
+/// Whether a path leads through a link to another file than the one that was read. Then nobody writes what was there.
+fn is_exchanged(path: &Path, before: Option<&PathBuf>) -> bool {
+    match before {
+        Some(before) => path.canonicalize().is_ok_and(|now| now != *before),
+        None => path.is_symlink(),
+    }
+}
+
 /// The folder of a file below a root, or the nearest existing one above it.
 fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, FileIdentity)> {
     let Ok(folder) = Folder::open(root) else {
@@ -282,9 +347,21 @@ fn nearest(root: &Path, path: &Path) -> Option<(PathBuf, FileIdentity)> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
+    use transom_cluster::directory::QUIET;
 
     const POLICY: &str =
         "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: a}\n";
+
+    /// Follows the manifests in a folder, of which the system reports nothing.
+    fn follower(folder: &Path) -> (SourceFollower, impl Fn(u32) -> Instant) {
+        let begun = Instant::now();
+        let follower = SourceFollower {
+            files: Some(PolicyFiles::new(folder, None)),
+            ..SourceFollower::default()
+        };
+        (follower, move |at| begun + SETTLE * at)
+    }
 
     /// The manifests of one look: how many policies there are, and how many files may hold one.
     fn counts(follower: &mut SourceFollower, at: Instant) -> Option<(usize, usize)> {
@@ -298,24 +375,89 @@ mod tests {
     #[test]
     fn reports_a_file_deleted_before_it_was_read() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, begun) = (folder.path().join("a.yaml"), Instant::now());
-        let mut follower = SourceFollower {
-            files: Some(PolicyFiles::new(folder.path(), None)),
-            ..SourceFollower::default()
-        };
+        let path = folder.path().join("a.yaml");
+        let (mut follower, at) = follower(folder.path());
         fs::write(&path, POLICY).unwrap();
         // Not quiet yet: it may hold a policy.
-        assert_eq!(counts(&mut follower, begun), Some((0, 1)));
-        assert_eq!(counts(&mut follower, begun + PAUSE), None);
+        assert_eq!(counts(&mut follower, at(0)), Some((0, 1)));
+        assert_eq!(counts(&mut follower, at(1)), None);
         fs::remove_file(&path).unwrap();
-        assert_eq!(counts(&mut follower, begun + PAUSE), Some((0, 0)));
-        assert_eq!(counts(&mut follower, begun + QUIET), None);
+        assert_eq!(counts(&mut follower, at(1)), Some((0, 0)));
         fs::write(&path, POLICY).unwrap();
-        assert_eq!(counts(&mut follower, begun + QUIET), Some((0, 1)));
-        assert_eq!(counts(&mut follower, begun + QUIET * 2), Some((1, 0)));
-        // What was read stays until it has been gone for a while.
-        fs::remove_file(&path).unwrap();
-        assert_eq!(counts(&mut follower, begun + QUIET * 3), None);
-        assert_eq!(counts(&mut follower, begun + QUIET * 4), Some((0, 0)));
+        assert_eq!(counts(&mut follower, at(2)), Some((0, 1)));
+        assert_eq!(counts(&mut follower, at(1 + QUIET)), None);
+        assert_eq!(counts(&mut follower, at(2 + QUIET)), Some((1, 0)));
+    }
+
+    #[test]
+    fn what_no_manifest_has_any_more_is_not_gone_until_no_manifest_changed_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a.yaml"), folder.path().join("b.yaml"));
+        let (mut follower, at) = follower(folder.path());
+        fs::write(&a, POLICY).unwrap();
+        counts(&mut follower, at(0));
+        assert_eq!(counts(&mut follower, at(QUIET)), Some((1, 0)));
+        // Its file may be written again, under this name or another one.
+        fs::remove_file(&a).unwrap();
+        assert_eq!(counts(&mut follower, at(100)), None);
+        assert_eq!(counts(&mut follower, at(102)), Some((0, 1)));
+        assert_eq!(counts(&mut follower, at(99 + QUIET)), None);
+        fs::write(&b, POLICY).unwrap();
+        assert_eq!(counts(&mut follower, at(99 + QUIET)), Some((0, 2)));
+        assert_eq!(counts(&mut follower, at(99 + 2 * QUIET)), Some((1, 0)));
+        // And so in a file that stays.
+        fs::write(&b, "").unwrap();
+        assert_eq!(counts(&mut follower, at(200)), None);
+        fs::write(&a, "").unwrap();
+        assert_eq!(counts(&mut follower, at(201)), Some((1, 1)));
+        assert_eq!(counts(&mut follower, at(200 + QUIET)), Some((0, 2)));
+        assert_eq!(counts(&mut follower, at(201 + QUIET)), Some((0, 0)));
+        // A file that changes all the time does not keep it for ever.
+        fs::write(&a, POLICY).unwrap();
+        counts(&mut follower, at(300));
+        assert_eq!(counts(&mut follower, at(300 + QUIET)), Some((1, 0)));
+        fs::remove_file(&a).unwrap();
+        let told = (400..500 + OPEN).filter_map(|look| {
+            fs::write(&b, format!("# {look}")).unwrap();
+            Some((look, counts(&mut follower, at(look))?))
+        });
+        // That file is read after a while as it is.
+        let gone = [(402, (0, 1)), (400 + OPEN, (0, 2)), (402 + OPEN, (0, 1))];
+        assert_eq!(told.collect::<Vec<_>>(), gone);
+    }
+
+    #[test]
+    fn a_manifest_that_is_written_settles_longer_than_one_that_is_exchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (
+            folder.path().join("a.yaml"),
+            folder.path().join("link.yaml"),
+        );
+        for (number, policy) in [(1, POLICY.to_owned()), (2, POLICY.replace(": a", ": b"))] {
+            let version = folder.path().join(format!("..{number}"));
+            fs::create_dir(&version).unwrap();
+            fs::write(version.join("link.yaml"), policy).unwrap();
+        }
+        symlink("..1", folder.path().join("..data")).unwrap();
+        symlink("..data/link.yaml", &link).unwrap();
+        let (mut follower, at) = follower(folder.path());
+        counts(&mut follower, at(0));
+        assert_eq!(counts(&mut follower, at(2)), Some((1, 1)));
+        assert_eq!(counts(&mut follower, at(QUIET)), Some((1, 0)));
+        symlink("..2", folder.path().join("..next")).unwrap();
+        fs::rename(folder.path().join("..next"), folder.path().join("..data")).unwrap();
+        fs::write(&path, POLICY).unwrap();
+        counts(&mut follower, at(100));
+        let found = follower.scan(at(102)).found.unwrap().unwrap();
+        assert_eq!(found.policies[0].name(), Some("b"));
+        // The other file is not read, and what the link led to may be written there.
+        assert_eq!(found.unread.len(), 2);
+        assert_eq!(counts(&mut follower, at(99 + QUIET)), None);
+        assert_eq!(counts(&mut follower, at(100 + QUIET)), Some((2, 0)));
+        // Through the same link, but in place.
+        fs::write(folder.path().join("..2/link.yaml"), "").unwrap();
+        counts(&mut follower, at(200));
+        assert_eq!(counts(&mut follower, at(199 + QUIET)), None);
+        assert_eq!(counts(&mut follower, at(200 + QUIET)), Some((1, 0)));
     }
 }

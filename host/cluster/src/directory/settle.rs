@@ -7,8 +7,13 @@ use std::time::{Duration, Instant};
 
 /// The most settling times that a change waits for other changes.
 const RESTLESS: u32 = 5;
+/// How long a file must be quiet before it is read, unless [`super::DirectoryOptions`] says otherwise.
+pub const SETTLE: Duration = Duration::from_millis(100);
+/// How many settling times no file of the user changes before objects that no file has any more are gone. Longer than
+/// files settle: a program that moves files may write the first one long after it removed the last one.
+pub const QUIET: u32 = 20;
 /// How many settling times a program may keep a file open for writing; then it is read as it is.
-pub(super) const OPEN: u32 = 600;
+pub const OPEN: u32 = 600;
 
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,6 +44,7 @@ mod service_level;
 mod settled;
 mod shadow;
 mod signatures;
+mod slow_writers;
 mod swap;
 mod taken_back;
 mod tutorial;

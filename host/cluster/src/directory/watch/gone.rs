@@ -2,7 +2,7 @@
 
 use super::super::change::DirectoryNews;
 use super::super::load::{self, Scanned};
-use super::super::settle::OPEN;
+use super::super::settle::{OPEN, QUIET};
 use super::super::tree::{FilePlace, Layer, is_manifest};
 use super::{Follower, ROUND};
 use std::collections::BTreeSet;
@@ -11,10 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use transom_core::reference::ObjectRef;
 
-/// How many settling times no file of the user changes before objects that no file has any more are gone. Longer than
-/// files settle: a program that moves files may write the first one long after it removed the last one.
-const QUIET: u32 = 20;
-/// The same of one object, if files change all the time. As long as a program may keep a file open for writing.
+/// How many settling times one object may be away if files change all the time. As long as a program may keep a file
+/// open for writing.
 const AWAY: u32 = OPEN;
 /// Of how much time the search for what is gone takes at most one part: a scan of many files takes long.
 const SHARE: u32 = 10;
