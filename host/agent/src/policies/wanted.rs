@@ -60,17 +60,26 @@ impl WantedReads {
         }
     }
 
-    /// What is read to restore the revision that was active, when the newest manifest is refused: the keys that it
-    /// trusts. `None` when it is not understood whom it trusts.
-    pub(super) fn to_restore(written: &Written, of_server: bool) -> Option<Self> {
-        let verify = written.verify()?;
+    /// What is read to restore the revision that was active, when the newest manifests are refused: the keys that they
+    /// trust. `None` when it is not understood whom they trust, or they do not trust the same keys.
+    pub(super) fn to_restore(policy: &str, written: &[Written], of_server: bool) -> Option<Self> {
+        let (first, others) = written.split_first()?;
+        let verify = first.verify()?;
+        let trusts_same = |other: &Written| {
+            // The keys may lie beside the manifest.
+            let is_same_place = verify.is_none() || other.base == first.base;
+            is_same_place && other.verify().is_some_and(|other| other == verify)
+        };
+        if !others.iter().all(trusts_same) {
+            return None;
+        }
         Some(Self {
             components: BTreeSet::new(),
-            companions: companions(verify.as_ref(), std::iter::empty(), &written.base),
-            base: written.base.clone(),
+            companions: companions(verify.as_ref(), std::iter::empty(), &first.base),
+            base: first.base.clone(),
             verify,
-            policy: written.name().unwrap_or_default().to_owned(),
-            uid: written.uid().filter(|_| of_server).map(str::to_owned),
+            policy: policy.to_owned(),
+            uid: first.uid().filter(|_| of_server).map(str::to_owned),
             digests: BTreeMap::new(),
             manifests: BTreeMap::new(),
         })
@@ -151,4 +160,38 @@ pub(super) fn companions(
     beside
         .chain(verify::places(spec, base).into_iter().flatten())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn several_manifests_have_a_revision_restored_only_if_they_trust_the_same_keys() {
+        let manifest = |below: &str, verify: &serde_json::Value| Written {
+            place: "a".to_owned(),
+            base: Base::Beside {
+                root: "p".into(),
+                below: below.into(),
+            },
+            value: json!({"spec": {"verify": verify}}),
+        };
+        let trusts = |name: &str| json!({"keys": [{"name": name, "file": "k.pub"}]});
+        let nobody = serde_json::Value::Null;
+        let restores = |both: [Written; 2]| WantedReads::to_restore("a", &both, false).is_some();
+        let (one, other) = (trusts("one"), trusts("other"));
+        assert!(restores([manifest("x", &one), manifest("x", &one)]));
+        assert!(!restores([manifest("x", &one), manifest("x", &other)]));
+        assert!(!restores([manifest("x", &one), manifest("x", &nobody)]));
+        // The file with the key is another one.
+        assert!(!restores([manifest("x", &one), manifest("y", &one)]));
+        assert!(restores([manifest("x", &nobody), manifest("y", &nobody)]));
+        let unknown = json!({"keys": []});
+        assert!(!restores([
+            manifest("x", &unknown),
+            manifest("x", &unknown)
+        ]));
+        assert!(WantedReads::to_restore("a", &[], false).is_none());
+    }
 }

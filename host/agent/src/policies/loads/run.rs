@@ -372,6 +372,11 @@ mod tests {
     }
 
     /// A job that has read everything.
+    fn to_restore(written: &Written) -> WantedReads {
+        let name = written.name().unwrap();
+        WantedReads::to_restore(name, std::slice::from_ref(written), false).unwrap()
+    }
+
     fn job(name: &Arc<str>, wanted: WantedReads) -> Job {
         Job {
             refusal: Some(Refusal::new(KnownReason::ManifestInvalid, "")),
@@ -407,7 +412,7 @@ mod tests {
             compiler: Some(compiler),
             ..EngineOptions::default()
         });
-        let wanted = WantedReads::to_restore(&written, false).unwrap();
+        let wanted = to_restore(&written);
         let job = Job {
             history: Some(history),
             ..job(&loaded.revision.policy.name, wanted)
@@ -481,7 +486,7 @@ mod tests {
             record.probation = Some(Probation::new(0, 0, RollbackSpec::default()));
             history.put(&record.name(), Some(record));
         }
-        let wanted = WantedReads::to_restore(&written, false).unwrap();
+        let wanted = to_restore(&written);
         let job = Job {
             history: Some(history),
             ..job(&loaded.revision.policy.name, wanted)

@@ -30,15 +30,12 @@ impl Swap {
         let Some(newest) = self.newest.get_mut(name) else {
             return;
         };
-        let [written] = newest.written.as_slice() else {
-            return;
-        };
         let of_server = matches!(self.source, PolicySource::Given(_));
         let first = !self.good.contains_key(name) || self.recalled.contains(name);
-        let wanted = match (&newest.policy, &newest.refusal) {
-            (Some(policy), None) => Some(WantedReads::new(policy, written, of_server)),
+        let wanted = match (&newest.policy, &newest.refusal, newest.written.as_slice()) {
+            (Some(policy), None, [one]) => Some(WantedReads::new(policy, one, of_server)),
             _ if !first || !self.rolls_out => None,
-            _ => WantedReads::to_restore(written, of_server),
+            (_, _, written) => WantedReads::to_restore(name, written, of_server),
         };
         let Some(mut wanted) = wanted else {
             return;
