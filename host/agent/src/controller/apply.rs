@@ -243,8 +243,8 @@ impl Controller {
         news
     }
 
-    /// An object as a step left it, unless a watch reports that for certain. A watch may have reported a write before it
-    /// ended, and does not report it again. A removal counts when it is reported, where anybody follows the watch.
+    /// An object as a step left it, unless a watch reports that for certain. It may have reported a write before the
+    /// write ended, and does not report it again. A removal counts when it is reported, where a watch is followed.
     fn unreported<'a>(&self, step: &'a Step, left: Option<&'a Object>) -> Option<Observed<'a>> {
         let now = memory::written(step, left);
         let is_followed = || !self.ends && self.connections.weigh(step.target()).is_some();

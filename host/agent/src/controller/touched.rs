@@ -138,7 +138,7 @@ impl Touched {
         }
     }
 
-    /// The same for what a plan waits for: if one of its own writes changes that, it calls for another reconcile as well.
+    /// The same for what a plan waits for, of which an own write may call for another reconcile as well.
     pub(super) fn plan_waits_for(&mut self, objects: &[ObjectRef]) {
         self.waits_for(objects);
         for object in objects {
