@@ -19,6 +19,7 @@ mod plan;
 mod policies;
 mod pool;
 pub(crate) mod queue;
+mod releases;
 pub(crate) mod snapshot;
 mod statuses;
 mod succession;

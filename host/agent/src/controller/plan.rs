@@ -3,7 +3,6 @@
 use crate::controller::account::writes_of;
 use crate::controller::gather::{Leftovers, ObservedState};
 use crate::controller::invoke::Proposed;
-use crate::controller::workqueue::Workqueue;
 use crate::controller::{Admitted, Controller, Ended, Touched};
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -14,7 +13,6 @@ use transom_core::object::Object;
 use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{self, Feasible, Plan, PlanInput, Step, TimeAdded, finalizer, remove};
-use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
@@ -158,42 +156,6 @@ impl Controller {
             release = self.releases(admitted, primary, release);
         }
         (plan.steps, release, kept)
-    }
-
-    /// The release of a primary, unless another policy that sets the same finalizer has not cleaned up yet: the last of
-    /// them releases it.
-    fn releases(
-        &self,
-        admitted: &Admitted,
-        primary: &Object,
-        release: Option<Step>,
-    ) -> Option<Step> {
-        let key = &admitted.work.key;
-        let others = self.with_finalizer_of(&admitted.loaded.revision.policy, primary);
-        if others.is_empty() {
-            return release;
-        }
-        let released = &mut self.memory.lock().released;
-        match &release {
-            Some(_) => released.insert(key.clone()),
-            None => released.remove(key),
-        };
-        release.filter(|_| others.iter().all(|other| released.contains(other)))
-    }
-
-    /// The other policies that set the same finalizer on an object, as keys.
-    pub(super) fn with_finalizer_of(&self, policy: &Policy, object: &Object) -> Vec<Key> {
-        let queues = match policy.finalizer {
-            Some(_) => self.queues(),
-            None => Vec::new(),
-        };
-        let sets = |queue: &Arc<Workqueue>| {
-            let loaded = queue.loaded();
-            let other = &loaded.revision.policy;
-            let is_same = other.name != policy.name && other.finalizer == policy.finalizer;
-            (is_same && other.is_about(object)).then(|| Key::new(&other.name, &object.reference))
-        };
-        queues.iter().filter_map(sets).collect()
     }
 
     /// What an answer leads to.

@@ -1,7 +1,7 @@
 //! Candidates: a new revision of an active policy is tried on the live objects before it becomes active, and waits for
 //! approval where its mode says so.
 
-use super::trial::{RunningTrial, UNSTABLE, after_refusal};
+use super::trial::{RunningTrial, UNSTABLE};
 use super::{ManifestState, Swap};
 use crate::policies::active::{PolicyChanges, Rehearsed};
 use crate::policies::load::LoadedPolicy;
@@ -14,7 +14,6 @@ use transom_api::policy::{Limited, ModeSpec};
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{Candidate, Gate};
-use transom_core::share::lock::MutexExt as _;
 
 /// A revision that was loaded whole and is not active.
 pub(super) struct Pending {
@@ -54,23 +53,6 @@ impl Pending {
             self.due = Some(at);
         }
         passed
-    }
-
-    /// It was refused; `changes` records what may have it tried again.
-    pub(super) fn refuse(&mut self, changes: Option<Rehearsed>) {
-        let after = Instant::now() + after_refusal(self.refusals);
-        self.refusals += 1;
-        (self.due, self.refused) = (None, changes.map(|changes| (changes, after)));
-    }
-
-    /// Has a candidate tried again that was refused for objects that changed since, or are gone.
-    pub(super) fn reconsider(&mut self, now: Instant) {
-        let changed = |(changes, after): &mut (Rehearsed, Instant)| {
-            *after <= now && changes.locked().has_changed()
-        };
-        if self.refused.take_if(changed).is_some() {
-            self.due = Some(now);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Trials of candidates: which are due, and what follows from their results.
 
 use super::Swap;
-use super::rollout::PassedCandidate;
+use super::rollout::{PassedCandidate, Pending};
 use crate::policies::Approval;
 use crate::policies::active::{PolicyChanges, Rehearsed};
 use crate::policies::load::LoadedPolicy;
@@ -14,6 +14,7 @@ use transom_core::catalogue::Revision;
 use transom_core::rollout::expected::Expecting;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{self, Approved, Candidate, CandidateVerdict, Probation, Trial};
+use transom_core::share::lock::MutexExt as _;
 
 /// The prefix of the bar of a candidate that gave different answers to the same question. It was never active, so its
 /// reason is not `RolledBack`.
@@ -226,8 +227,27 @@ fn again(late: u32, outdated: bool) -> Duration {
     }
 }
 
+impl Pending {
+    /// It was refused; `changes` records what may have it tried again.
+    fn refuse(&mut self, changes: Option<Rehearsed>) {
+        let after = Instant::now() + after_refusal(self.refusals);
+        self.refusals += 1;
+        (self.due, self.refused) = (None, changes.map(|changes| (changes, after)));
+    }
+
+    /// Has a candidate tried again that was refused for objects that changed since, or are gone.
+    fn reconsider(&mut self, now: Instant) {
+        let changed = |(changes, after): &mut (Rehearsed, Instant)| {
+            *after <= now && changes.locked().has_changed()
+        };
+        if self.refused.take_if(changed).is_some() {
+            self.due = Some(now);
+        }
+    }
+}
+
 /// For how long a candidate that was refused so often before is not tried again, whatever changes: at first not at all.
-pub(super) fn after_refusal(before: u32) -> Duration {
+fn after_refusal(before: u32) -> Duration {
     again(before.saturating_sub(1), before == 0)
 }
 
