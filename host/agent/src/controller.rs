@@ -19,7 +19,6 @@ mod plan;
 mod policies;
 mod pool;
 pub(crate) mod queue;
-mod releases;
 pub(crate) mod snapshot;
 mod statuses;
 mod succession;

@@ -60,8 +60,6 @@ pub(crate) struct Memory {
     pub(crate) outputs: Outputs,
     /// Objects that their policy does not select and that bear its finalizer, as they were found at a start.
     pub(crate) deselected: BTreeSet<Key>,
-    /// Primaries that their policy would release, and that another policy with the same finalizer holds.
-    pub(crate) released: BTreeSet<Key>,
     /// How often in a row a primary was reconciled for its own writes.
     pub(crate) own_wakes: BTreeMap<Key, u8>,
     /// Each primary as its policy saw it last.
@@ -241,7 +239,6 @@ impl Memory {
         self.ends.remove(key);
         self.failed_writes.remove(key);
         self.deselected.remove(key);
-        self.released.remove(key);
         self.own_wakes.remove(key);
         if self.outputs.of(key).next().is_none() {
             self.uids.remove(key);

@@ -102,7 +102,7 @@ impl Controller {
             touched.room.back(before + (used - before) / 2);
         }
         let source = touched.source();
-        let left = (gathered.undesired, &source, touched.primary.as_deref());
+        let left = (gathered.undesired, &source);
         let (removal, release, kept) = self.last(&admitted, &mut desires, left);
         if let Some(kept) = &kept {
             touched.plan_waits_for(&kept.objects);
@@ -137,7 +137,7 @@ impl Controller {
         &self,
         admitted: &Admitted,
         desires: &mut Desires,
-        (mut undesired, source, primary): (Leftovers, &SourceRef, Option<&Object>),
+        (mut undesired, source): (Leftovers, &SourceRef),
     ) -> (Vec<Step>, Option<Step>, Option<Failure>) {
         let policy = &admitted.loaded.revision.policy;
         let release = desires.release.take().or(undesired.release.take());
@@ -151,11 +151,7 @@ impl Controller {
         let kept = kept.or(desires.waits.take());
         let may_go = !policy.suspend && (is_left || kept.is_none());
         let kept = kept.or(desires.refused.take()).or(shared);
-        let mut release = release.filter(|_| may_go);
-        if let Some(primary) = primary {
-            release = self.releases(admitted, primary, release);
-        }
-        (plan.steps, release, kept)
+        (plan.steps, release.filter(|_| may_go), kept)
     }
 
     /// What an answer leads to.

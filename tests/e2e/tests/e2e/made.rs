@@ -13,7 +13,6 @@ use transom_core::reference::ObjectRef;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::canary::Canaries;
 use transom_e2e::fixture;
-use transom_e2e::program::stderr;
 use transom_e2e::stage::Stage;
 use transom_e2e::tree;
 use transom_support::numbers::Numbers;
@@ -214,32 +213,5 @@ fn what_a_guest_makes_survives_kills_and_goes_with_its_primary() -> Result<()> {
             "a log shows a token"
         );
     }
-    Ok(())
-}
-
-#[test]
-fn the_last_of_two_policies_with_one_finalizer_releases_the_primary() -> Result<()> {
-    let stage = Stage::new(0, 0)?;
-    let put = |name: &str, finalizer: &str| {
-        let spec = json!({
-            "primary": {"apiVersion": CLUSTERS.0, "kind": CLUSTERS.1},
-            "grant": {"finalizer": FINALIZER},
-        });
-        let settings = json!({"finalizer": finalizer});
-        fixture::put_policy(&stage.policies, name, "fixture-desired", &settings, spec)
-    };
-    put("quick", "UntilDeleted")?;
-    put("slow", "Keep")?;
-    put_cluster(&stage, false)?;
-    let finalizers = || -> Result<Value> {
-        let output = stage.once()?;
-        ensure!(output.status.success(), "{}", stderr(&output));
-        Ok(cluster(&stage)?["metadata"]["finalizers"].clone())
-    };
-    ensure!(finalizers()? == json!([FINALIZER]), "not set");
-    put_cluster(&stage, true)?;
-    ensure!(finalizers()? == json!([FINALIZER]), "released by the first");
-    put("slow", "UntilDeleted")?;
-    ensure!(finalizers()?.is_null(), "not released by the last");
     Ok(())
 }

@@ -101,8 +101,7 @@ impl Reader<'_> {
             unread: None,
             release: there.and_then(|there| {
                 let release = finalizer::release(policy, &there);
-                let others = controller.with_finalizer_of(policy, &there);
-                release.filter(|_| others.is_empty())
+                release.filter(|_| !self.is_of_another_policy(&there))
             }),
         })
     }
@@ -124,6 +123,18 @@ impl Reader<'_> {
             there => there,
         };
         Ok(there.is_some_and(|there| policy.is_about(&there)))
+    }
+
+    /// Whether an object is a primary of another policy that sets the same finalizer.
+    fn is_of_another_policy(&self, there: &Object) -> bool {
+        let policy = &self.loaded.revision.policy;
+        self.controller.queues().iter().any(|queue| {
+            let loaded = queue.loaded();
+            let other = &loaded.revision.policy;
+            other.name != policy.name
+                && other.finalizer == policy.finalizer
+                && other.is_about(there)
+        })
     }
 
     /// The object of a primary that is gone for the policy, as the API server has it: one that its labels no longer
