@@ -120,7 +120,7 @@ impl PolicyFiles {
     }
 
     /// Where components of a manifest lie.
-    pub(super) fn base(&self, path: &Path) -> Base {
+    fn base(&self, path: &Path) -> Base {
         match (&self.components, path.strip_prefix(&self.path)) {
             (Some(components), _) => Base::Components(components.clone()),
             (None, Ok(below)) if !below.as_os_str().is_empty() => Base::Beside {

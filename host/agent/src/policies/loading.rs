@@ -5,10 +5,9 @@ use crate::policies::active::PolicyChanges;
 use crate::policies::components::Components;
 use crate::policies::loads::Loads;
 use crate::policies::places::KnownPlaces;
-use crate::policies::swap::{GRACE, LISTING, Swap};
+use crate::policies::swap::{GRACE, Swap};
 use anyhow::Context as _;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use transom_cluster::Cluster;
@@ -38,7 +37,7 @@ impl Loading {
             });
             let mut swap = Swap::new(loads, source, places, rolls_out);
             let found = read.await.unwrap_or_else(|error| Err(error.to_string()));
-            let changes = swap.begin(found);
+            let changes = swap.update(found);
             (swap, changes)
         });
         Self {
@@ -57,7 +56,7 @@ impl Loading {
     /// # Errors
     /// When loading ended by a bug in the agent.
     pub(crate) async fn done(self) -> anyhow::Result<(Swap, PolicyChanges)> {
-        let (mut swap, mut changes) = self.read(LISTING).await?;
+        let (mut swap, mut changes) = self.read().await?;
         while swap.loads().count() > 0 {
             let done = swap.next().await;
             changes.extend(swap.finish(done));
@@ -70,7 +69,7 @@ impl Loading {
     /// # Errors
     /// As for [`Loading::done`].
     pub(crate) async fn begun(self) -> anyhow::Result<(Swap, PolicyChanges)> {
-        let (mut swap, mut changes) = self.read(GRACE).await?;
+        let (mut swap, mut changes) = self.read().await?;
         let until = Instant::now() + GRACE;
         while swap.loads().count() > 0 {
             // Builtin guests are trusted to load soon, and nothing should begin without them.
@@ -84,10 +83,7 @@ impl Loading {
         Ok((swap, changes))
     }
 
-    async fn read(self, listing: Duration) -> anyhow::Result<(Swap, PolicyChanges)> {
-        let read = self.reading.await;
-        let (mut swap, mut changes) = read.context("failed to load the policies")?;
-        changes.extend(swap.recall_unread(listing).await);
-        Ok((swap, changes))
+    async fn read(self) -> anyhow::Result<(Swap, PolicyChanges)> {
+        self.reading.await.context("failed to load the policies")
     }
 }

@@ -111,24 +111,6 @@ impl Components {
         }
     }
 
-    /// The kept revisions of each policy that is no object; nothing when none are kept anywhere.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub(super) async fn histories(&self) -> Result<BTreeMap<String, History>, Unread> {
-        // All are listed with the first one.
-        self.history("", None).await?;
-        let known = self.revisions.as_ref();
-        let known = known.and_then(|revisions| revisions.known.locked().1.clone());
-        let mut histories = known.unwrap_or_default();
-        histories.retain(|_, history| !history.is_of_object());
-        let here = |(policy, history): (_, History)| {
-            let history = history.for_agent(None, builtin_digest);
-            (policy, history)
-        };
-        Ok(histories.into_iter().map(here).collect())
-    }
-
     /// Whether the faults of the active revision are still watched, so that the one before it may have to work again.
     pub(super) fn are_watching(&self, history: &History) -> bool {
         let revisions = self.revisions.as_ref();

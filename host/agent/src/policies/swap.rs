@@ -11,7 +11,6 @@ pub(crate) mod rollout;
 mod succession;
 mod tagging;
 pub(crate) mod trial;
-mod unread;
 
 use crate::policies::active::{Active, ActiveState, PolicyChanges};
 use crate::policies::components::PartVersions;
@@ -33,12 +32,9 @@ use transom_core::catalogue::{PolicyChange, PolicyPlace, Refusal};
 use transom_core::digest::Digest;
 use transom_core::policy::{Policy, bound};
 use transom_core::rollout::history::{History, RevisionRecord};
-use unread::UnreadFiles;
 
 /// If a load takes longer than this, the newest manifest bounds the active revision until the load ends.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// How long to wait for the list of all revisions.
-pub(super) const LISTING: Duration = Duration::from_secs(10);
 
 /// Loads the policies as they are written, and decides which revision of each one is active.
 pub(crate) struct Swap {
@@ -69,7 +65,6 @@ pub(crate) struct Swap {
     gone: BTreeSet<Arc<str>>,
     /// The policies whose active revision is new.
     probations: BTreeMap<Arc<str>, RunningProbation>,
-    unread: Option<UnreadFiles>,
 }
 
 /// The manifests under one name.
@@ -131,7 +126,6 @@ impl Swap {
             caught_up: true,
             gone: BTreeSet::new(),
             probations: BTreeMap::new(),
-            unread: None,
         }
     }
 
@@ -188,7 +182,6 @@ impl Swap {
             let name = written.name().unwrap_or(&written.place).into();
             by_name.entry(name).or_default().push(written.clone());
         }
-        self.forget_read(&found);
         let mut changes = self.remove_unwritten(&found, &by_name);
         self.log_broken(found.broken);
         for (name, written) in by_name {
@@ -200,14 +193,9 @@ impl Swap {
         self.active.lock().approvals = self.approvals();
         self.active.lock().uids = self.uids();
         changes.extend(self.refuse_overlaps());
-        self.tell_written();
-        changes
-    }
-
-    /// Tells which policies are written, and how many are being loaded.
-    fn tell_written(&self) {
         self.active.lock().written = self.newest.keys().map(ToString::to_string).collect();
         self.active.loading(self.loads.count());
+        changes
     }
 
     /// What is approved of each policy that is an object or stands in one file.
@@ -228,6 +216,49 @@ impl Swap {
             .iter()
             .filter(|(name, one)| is_wanted(name, one));
         wanted.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Removes the policies that are no longer written. A policy at a place that cannot be read now is not gone.
+    fn remove_unwritten(
+        &mut self,
+        found: &FoundPolicies,
+        by_name: &BTreeMap<Arc<str>, Vec<Written>>,
+    ) -> PolicyChanges {
+        let mut changes = PolicyChanges::new();
+        // An object that was made anew is another policy.
+        let is_gone = |_: &Arc<str>, newest: &ManifestState, now: Option<&Vec<Written>>| {
+            now.is_none_or(|now| self.uid(now) != self.uid(&newest.written))
+        };
+        for name in self.names(|name, newest| is_gone(name, newest, by_name.get(name))) {
+            let uid = self.newest.get(&name);
+            let uid = uid.and_then(|newest| self.uid(&newest.written).map(str::to_owned));
+            let Some(newest) = self.newest.get_mut(&name) else {
+                continue;
+            };
+            let mut places = newest.written.iter().map(|one| one.place.clone());
+            let Some(place) = places.find(|place| found.unread_at(place).is_some()) else {
+                self.newest.remove(&name);
+                self.good.remove(&name);
+                self.forget_kept(&name, uid.as_deref());
+                self.probations.remove(&name);
+                self.loads.cancel(&name);
+                changes.extend(self.change(|known| {
+                    known.loaded.remove(&name);
+                    known.rehearsed.remove(&name);
+                    known.catalogue = known.catalogue.without(&name);
+                }));
+                continue;
+            };
+            if let Some(why) = found.why(&place) {
+                // Whatever is read there next counts as new, even the same content.
+                for written in &mut newest.written {
+                    written.value.take();
+                }
+                let refusal = Refusal::new(KnownReason::ManifestInvalid, format!("{place}: {why}"));
+                changes.extend(self.refuse(&name, refusal, false));
+            }
+        }
+        changes
     }
 
     /// Takes the manifests under one name.

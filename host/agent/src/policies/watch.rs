@@ -5,8 +5,8 @@ use crate::policies::active::PolicyChanges;
 use crate::policies::components::PartVersions;
 use crate::policies::follow::{Following, SourceChanges};
 use crate::policies::revisions::keeper::Keeper;
+use crate::policies::swap::Swap;
 use crate::policies::swap::trial::{DueTrial, TriedCandidate};
-use crate::policies::swap::{LISTING, Swap};
 use crate::policies::tags::Tags;
 use crate::policies::{FoundPolicies, PolicySource};
 use crate::telemetry;
@@ -98,7 +98,7 @@ pub(crate) async fn policies<A, F, T>(
                 let news = news(swap.objects()).await;
                 rewritten = news.policies.is_some();
                 let faults = count_faults(&mut swap, &mut counted, &rollouts.faults);
-                let changes = [take_changes(&mut swap, news, &mut tags).await, faults].concat();
+                let changes = [take_changes(&mut swap, news, &mut tags), faults].concat();
                 if !rewritten && changes.is_empty() {
                     continue;
                 }
@@ -149,14 +149,13 @@ fn follow(source: &PolicySource) -> (Option<Following>, mpsc::UnboundedReceiver<
 }
 
 /// Takes what changed on the clusters, and begins what is due.
-async fn take_changes(swap: &mut Swap, news: PolicyNews, tags: &mut Tags) -> PolicyChanges {
+fn take_changes(swap: &mut Swap, news: PolicyNews, tags: &mut Tags) -> PolicyChanges {
     let policies = news.policies;
     let mut changes = policies.map_or_else(PolicyChanges::new, |found| swap.replace(found));
     swap.load_changed_objects(&news.components);
     swap.retry();
     tags.begin(|| swap.tags());
     changes.extend(swap.narrow_slow());
-    changes.extend(swap.recall_unread(LISTING).await);
     changes
 }
 

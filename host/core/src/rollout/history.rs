@@ -119,11 +119,6 @@ impl History {
         Self { records }
     }
 
-    /// Whether the policy is an object, or was one.
-    pub fn is_of_object(&self) -> bool {
-        self.records.iter().any(|record| record.owner.is_some())
-    }
-
     /// The latest first.
     pub fn records(&self) -> &[RevisionRecord] {
         &self.records

@@ -1,11 +1,15 @@
 //! A new leader takes over the active revisions that the previous leader recorded in the history.
 
-use super::{LISTING, Swap};
+use super::Swap;
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::{Instant, timeout};
+
+/// How long a new leader waits for the list of all revisions.
+const LISTING: Duration = Duration::from_secs(10);
 
 impl Swap {
     /// Writes no history until [`Self::catch_up`]: another replica may lead, and record what this one does not know.
