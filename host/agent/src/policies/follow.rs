@@ -5,12 +5,12 @@ mod touched;
 
 use super::FoundPolicies;
 use super::files::{Listing, PolicyFiles, is_manifest};
-use super::settling::{SettlingFiles, SettlingTime};
+use super::settling::{MOST_WRITTEN, SettlingFiles, SettlingTime};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -196,6 +196,7 @@ impl SourceFollower {
             .retain(|one| self.components.contains(one));
         components.retain(|one, _| self.components.contains(one));
         let Some(files) = self.files.clone() else {
+            self.touched = TouchedManifests::default();
             self.listen(Listing::default());
             let found = None;
             return SourceChanges { found, components };
@@ -217,7 +218,9 @@ impl SourceFollower {
             files_read,
             ..
         } = self;
-        let time = |path: &PathBuf, fingerprint: Option<FileIdentity>| match touched.time(path) {
+        let time = |path: &PathBuf, fingerprint: Option<FileIdentity>| match touched
+            .time(&as_reported(path))
+        {
             SettlingTime::IN_PLACE
                 if fingerprint.is_none() || is_exchanged(path, files_read.get(path)) =>
             {
@@ -226,13 +229,16 @@ impl SourceFollower {
             time => time,
         };
         let changed = self.manifests.update(now, there, time);
-        self.touched.retain(&self.manifests.moving().collect());
+        let moving = self.manifests.moving();
+        self.touched
+            .retain(&moving.map(|path| as_reported(path)).collect());
         self.left
             .extend(changed.keys().map(|path| (path.clone(), now)));
         let rests = self.manifests.rests(now);
         let is_written = self.touched.any_written();
         self.left.retain(|_, since| {
-            let is_away = !is_written && now.duration_since(*since) >= AWAY;
+            let most = AWAY * if is_written { MOST_WRITTEN } else { 1 };
+            let is_away = now.duration_since(*since) >= most;
             !rests && !is_away
         });
         changed
@@ -316,6 +322,11 @@ impl SourceFollower {
             }
         }
     }
+}
+
+/// A path as the system reports it.
+fn as_reported(path: &Path) -> PathBuf {
+    path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Whether a path leads through a link to another file than the one that was read. Then nobody writes what was there.

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use transom_artifacts::folder::FileIdentity;
 use transom_cluster::directory::{OPEN, QUIET, SETTLE};
 
+/// How many times longer than any other a file may take that a program keeps writing.
+pub(super) const MOST_WRITTEN: u32 = 10;
+
 /// How long a file must stay the same before it counts, so that it is not read half written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SettlingTime {
@@ -28,7 +31,7 @@ impl SettlingTime {
     /// Of a file that a program still has open for writing.
     pub(super) const OPEN: Self = Self {
         quiet: SETTLE.saturating_mul(OPEN),
-        most: Duration::MAX,
+        most: SETTLE.saturating_mul(OPEN * MOST_WRITTEN),
     };
 
     fn is_over(self, now: Instant, moving: (Instant, Instant)) -> bool {

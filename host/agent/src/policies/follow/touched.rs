@@ -59,7 +59,7 @@ impl TouchedManifests {
     }
 
     /// Forgets everything but what happened to these files and above them.
-    pub(super) fn retain(&mut self, moving: &BTreeSet<&PathBuf>) {
+    pub(super) fn retain(&mut self, moving: &BTreeSet<PathBuf>) {
         self.0.retain(|path, _| {
             let mut from = moving.range::<PathBuf, _>(path..);
             from.next().is_some_and(|first| first.starts_with(path))
@@ -122,7 +122,7 @@ mod tests {
             touched.note(Some(Event::new(RENAMED).add_path(path.into())));
         }
         let moving = ["b.yaml", "sub/c.yaml"].map(PathBuf::from);
-        touched.retain(&moving.iter().collect());
+        touched.retain(&moving.iter().cloned().collect());
         assert!(touched.0.keys().eq([Path::new("b.yaml"), Path::new("sub")]));
         touched.note(Some(Event::default().set_flag(Flag::Rescan)));
         assert_eq!(touched.time(&moving[0]), SettlingTime::IN_PLACE);
