@@ -107,6 +107,8 @@ pub struct OwnershipIndex {
     unlocated: BTreeMap<Arc<str>, HashSet<Key>>,
     /// Located primaries whose guest has not said yet which targets they want.
     unknown: BTreeMap<Arc<str>, HashSet<Key>>,
+    /// Primaries that were made anew and have not said what they want: what bears their name is of the former ones.
+    anew: HashSet<Key>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
     deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
@@ -221,13 +223,27 @@ impl OwnershipIndex {
         stamped: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
         let key = &contender.key;
+        let mut woken = BTreeSet::new();
         if self.claims_of_former(&contender) {
-            let mut woken = self.release(key);
-            woken.extend(self.locate(key));
-            return woken.into_iter().collect();
+            self.anew.insert(key.clone());
+            woken = self.release(key);
         }
         let believed = !contender.uid.is_empty() || self.expects(key);
-        let mut stamped = stamped.into_iter().peekable();
+        // What was made for the former one bears its name.
+        let is_former = self.anew.contains(key);
+        let stamped = stamped.into_iter().filter(|_| !is_former);
+        woken.extend(self.keep_stamped(contender, believed, stamped));
+        woken.into_iter().collect()
+    }
+
+    fn keep_stamped<'a>(
+        &mut self,
+        contender: Contender,
+        believed: bool,
+        stamped: impl Iterator<Item = &'a ObjectRef>,
+    ) -> Vec<Key> {
+        let key = &contender.key;
+        let mut stamped = stamped.peekable();
         // One that is gone wants nothing.
         if !believed || self.targets_of.contains_key(key) {
             return self.locate(key);
@@ -267,6 +283,7 @@ impl OwnershipIndex {
         let keys: Vec<Key> = keys.filter(|key| *key.policy == *policy).cloned().collect();
         self.unlocated.remove(policy);
         self.unknown.remove(policy);
+        self.anew.retain(|key| *key.policy != *policy);
         self.reach.remove(policy);
         let mut woken = self.deferred.remove(policy).unwrap_or_default();
         woken.extend(keys.iter().flat_map(|key| self.release(key)));
@@ -385,6 +402,8 @@ mod tests {
             ..contender("a", Some(3))
         };
         assert_eq!(index.keep(anew.clone(), &at), [key("b")]);
+        assert_eq!(index.keep(anew.clone(), &at), [], "said once");
+        assert_eq!(index.targets(&key("a")), None);
         let first = stamp("a", "uid-a");
         let decided = index.decide(&key("b"), &target("demo"), Some(&first), false);
         assert!(matches!(decided, Ownership::Owner { .. }), "{decided:?}");

@@ -110,6 +110,7 @@ impl OwnershipIndex {
     /// The guest named the targets of a primary, or the primary is gone. Returns the waiting keys if at most one other
     /// primary of the policy is unknown, and all are located.
     pub(super) fn known(&mut self, key: &Key) -> Vec<Key> {
+        self.anew.remove(key);
         let Some(keys) = self.unknown.get_mut(&key.policy) else {
             return Vec::new();
         };
