@@ -76,11 +76,7 @@ impl Rehearsal {
 
     /// Notes that an object changed, or may have; `version` is the one that it has now, if that is known.
     pub fn changed(&mut self, object: &ObjectRef, version: Option<&str>) {
-        if self
-            .about
-            .as_ref()
-            .is_some_and(|about| !about.contains(object))
-        {
+        if self.about.as_ref().is_some_and(|about| !has(about, object)) {
             return;
         }
         let version = version.filter(|version| !version.is_empty());
@@ -120,6 +116,18 @@ impl Rehearsal {
         let stands = stands(&key.primary) && settled.objects.keys().all(stands);
         stands.then_some(settled)
     }
+}
+
+/// Whether an object is one of these, or a member of a set among them, which has the name `*`.
+fn has(about: &BTreeSet<ObjectRef>, object: &ObjectRef) -> bool {
+    let in_set = |namespace: Option<String>| {
+        about.contains(&ObjectRef {
+            namespace,
+            name: "*".to_owned(),
+            ..object.clone()
+        })
+    };
+    about.contains(object) || in_set(object.namespace.clone()) || in_set(None)
 }
 
 #[cfg(test)]
