@@ -28,7 +28,8 @@ use transom_api::KnownReason;
 /// The most values in a kubeconfig. Each may take 640 bytes once it is parsed, which [`COST`] does not count.
 const NODES: usize = 4_000;
 
-const BINARY: &[u8] = b"!!binary";
+/// What the tag `!!binary` may be written with: short, or spelled out after `!<` or `%TAG`.
+const BINARY: [&[u8]; 2] = [b"!!bin", b"tag:yaml.org,"];
 
 /// Bytes of memory that one byte of a kubeconfig takes at most while it is parsed, shown, assembled and compared.
 pub const COST: usize = 16;
@@ -91,8 +92,9 @@ impl SourceKubeconfig {
             depth: 64,
         };
         // The parser does not decode what has this tag, and clients do: another credential would be written.
-        if bytes.windows(BINARY.len()).any(|part| part == BINARY) {
-            let message = "it has the tag !!binary, which is not supported";
+        let has = |tag: &[u8]| bytes.windows(tag.len()).any(|part| part == tag);
+        if BINARY.into_iter().any(has) {
+            let message = "it may have the tag !!binary, which is not supported";
             return Err(DocumentPlace::ROOT.error(KnownReason::KubeconfigUnparsable, message));
         }
         let mut document = match document::parse_one(bytes, budget)? {
