@@ -256,16 +256,6 @@ impl OwnershipIndex {
         }
     }
 
-    /// Whether the claims of a primary are those of a former one of its name.
-    fn claims_of_former(&self, contender: &Contender) -> bool {
-        let mut targets = self.targets(&contender.key).into_iter().flatten();
-        targets.any(|target| {
-            let claims = self.by_target.get(target);
-            let claim = claims.and_then(|claims| claims.contenders.get(&contender.key));
-            claim.is_some_and(|claim| claim.is_another(contender))
-        })
-    }
-
     /// A primary, or its policy, is gone. Returns the keys to wake.
     pub fn remove(&mut self, key: &Key) -> Vec<Key> {
         let mut woken: Vec<Key> = self.release(key).into_iter().collect();

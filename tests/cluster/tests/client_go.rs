@@ -151,8 +151,8 @@ fn rewrites_client_go_output_byte_for_byte() -> Result<()> {
     Ok(())
 }
 
-/// Texts that need quotes, blocks or folded lines in one way or another, as values and as keys. Not `<<`, which client-go
-/// writes without quotes: read again, it is a merge.
+/// Texts that need quotes, blocks or folded lines in one way or another, as values and as keys. Not `<<`, which
+/// client-go writes without quotes: read again, it is a merge.
 fn texts() -> Vec<String> {
     let words = "a 1 01 089 0x1f 0xg 0o14 0b11 1_000 _1 1e3 1e999 1.5 .5 5. . .. ... +1 -1 - -a --- ---a .inf -.inf .nan .Nan 1:30 1:99 190:20:30.5 \
         2001-01-01 2001-1-1 2001-13-01x 2001-01-01T00:00:00Z y Y n N yes Yes yEs no on Off true TRUE tRUE null ~ = <<: a: :a a:b a#b #a & &a \

@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -218,9 +218,7 @@ impl SourceFollower {
             files_read,
             ..
         } = self;
-        let time = |path: &PathBuf, fingerprint: Option<FileIdentity>| match touched
-            .time(&as_reported(path))
-        {
+        let time = |path: &PathBuf, fingerprint: Option<FileIdentity>| match touched.time(path) {
             SettlingTime::IN_PLACE
                 if fingerprint.is_none() || is_exchanged(path, files_read.get(path)) =>
             {
@@ -229,9 +227,7 @@ impl SourceFollower {
             time => time,
         };
         let changed = self.manifests.update(now, there, time);
-        let moving = self.manifests.moving();
-        self.touched
-            .retain(&moving.map(|path| as_reported(path)).collect());
+        self.touched.retain(self.manifests.moving());
         self.left
             .extend(changed.keys().map(|path| (path.clone(), now)));
         let rests = self.manifests.rests(now);
@@ -322,11 +318,6 @@ impl SourceFollower {
             }
         }
     }
-}
-
-/// A path as the system reports it.
-fn as_reported(path: &Path) -> PathBuf {
-    path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Whether a path leads through a link to another file than the one that was read. Then nobody writes what was there.

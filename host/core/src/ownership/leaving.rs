@@ -1,6 +1,6 @@
 //! Claims that end, and outputs that are left to others of a policy.
 
-use super::OwnershipIndex;
+use super::{Contender, OwnershipIndex};
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::collections::BTreeSet;
@@ -29,6 +29,16 @@ impl OwnershipIndex {
         let targets = self.targets_of.remove(key).unwrap_or_default();
         let others = targets.iter().flat_map(|target| self.leave(target, key));
         others.flatten().collect()
+    }
+
+    /// Whether the claims of a primary are those of a former one of its name.
+    pub(super) fn claims_of_former(&self, contender: &Contender) -> bool {
+        let mut targets = self.targets(&contender.key).into_iter().flatten();
+        targets.any(|target| {
+            let claims = self.by_target.get(target);
+            let claim = claims.and_then(|claims| claims.contenders.get(&contender.key));
+            claim.is_some_and(|claim| claim.is_another(contender))
+        })
     }
 
     /// Removes the claim of a key on a target; returns the keys to wake. If the owner leaves, that is only the next

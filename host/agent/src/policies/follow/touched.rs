@@ -1,12 +1,12 @@
 //! What the system reports of manifests that changed: which one is being written, and which was replaced as a whole.
-//! Does no I/O.
+//! Reads no file.
 
 use crate::policies::files::is_manifest;
 use crate::policies::settling::SettlingTime;
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 /// Whether the system reports that a written file was closed.
 const TELLS_CLOSE: bool = cfg!(target_os = "linux");
@@ -59,7 +59,8 @@ impl TouchedManifests {
     }
 
     /// Forgets everything but what happened to these files and above them.
-    pub(super) fn retain(&mut self, moving: &BTreeSet<PathBuf>) {
+    pub(super) fn retain<'a>(&mut self, moving: impl Iterator<Item = &'a PathBuf>) {
+        let moving: BTreeSet<PathBuf> = moving.map(|path| as_reported(path)).collect();
         self.0.retain(|path, _| {
             let mut from = moving.range::<PathBuf, _>(path..);
             from.next().is_some_and(|first| first.starts_with(path))
@@ -75,12 +76,18 @@ impl TouchedManifests {
 
     /// How long a manifest takes to settle after what happened to it, or else to a folder above it.
     pub(super) fn time(&self, path: &Path) -> SettlingTime {
+        let path = as_reported(path);
         match path.ancestors().find_map(|path| self.0.get(path)) {
             Some(ManifestTouch::Writing) => SettlingTime::OPEN,
             Some(ManifestTouch::Renamed) => SettlingTime::REPLACED,
             Some(ManifestTouch::Written) | None => SettlingTime::IN_PLACE,
         }
     }
+}
+
+/// A path as the system reports it.
+fn as_reported(path: &Path) -> PathBuf {
+    path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]
@@ -100,7 +107,7 @@ mod tests {
             touched.note(Some(Event::new(kind).add_path(path.into())));
             touched.time(Path::new(of))
         };
-        let file = "p/sub/a.yaml";
+        let file = "/p/sub/a.yaml";
         assert_eq!(after(CREATED, file, file), SettlingTime::IN_PLACE);
         if TELLS_CLOSE {
             assert_eq!(after(DATA, file, file), SettlingTime::OPEN);
@@ -109,22 +116,33 @@ mod tests {
         assert_eq!(after(RENAMED, file, file), SettlingTime::REPLACED);
         assert_eq!(after(CLOSED, file, file), SettlingTime::IN_PLACE);
         // A moved folder brings whole files, but not one that was written since.
-        assert_eq!(after(RENAMED, "p/sub", file), SettlingTime::IN_PLACE);
-        let other = "p/sub/b.yaml";
-        assert_eq!(after(CREATED, "p/sub/c", other), SettlingTime::REPLACED);
-        assert_eq!(after(CREATED, "p/x", "p/x.yaml"), SettlingTime::IN_PLACE);
+        assert_eq!(after(RENAMED, "/p/sub", file), SettlingTime::IN_PLACE);
+        let other = "/p/sub/b.yaml";
+        assert_eq!(after(CREATED, "/p/sub/c", other), SettlingTime::REPLACED);
+        assert_eq!(after(CREATED, "/p/x", "/p/x.yaml"), SettlingTime::IN_PLACE);
     }
 
     #[test]
     fn only_what_happened_to_files_that_are_settling_is_kept() {
         let mut touched = TouchedManifests::default();
-        for path in ["a.yaml", "b.yaml", "sub", "su"] {
+        for path in ["/a.yaml", "/b.yaml", "/sub", "/su"] {
             touched.note(Some(Event::new(RENAMED).add_path(path.into())));
         }
-        let moving = ["b.yaml", "sub/c.yaml"].map(PathBuf::from);
-        touched.retain(&moving.iter().cloned().collect());
-        assert!(touched.0.keys().eq([Path::new("b.yaml"), Path::new("sub")]));
+        let moving = ["/b.yaml", "/sub/c.yaml"].map(PathBuf::from);
+        touched.retain(moving.iter());
+        assert!(
+            touched
+                .0
+                .keys()
+                .eq([Path::new("/b.yaml"), Path::new("/sub")])
+        );
         touched.note(Some(Event::default().set_flag(Flag::Rescan)));
         assert_eq!(touched.time(&moving[0]), SettlingTime::IN_PLACE);
+        // The system reports whole paths.
+        let here = std::env::current_dir().unwrap();
+        touched.note(Some(Event::new(RENAMED).add_path(here.join("d.yaml"))));
+        assert_eq!(touched.time(Path::new("d.yaml")), SettlingTime::REPLACED);
+        touched.retain([PathBuf::from("d.yaml")].iter());
+        assert_eq!(touched.time(Path::new("d.yaml")), SettlingTime::REPLACED);
     }
 }
