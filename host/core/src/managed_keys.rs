@@ -190,11 +190,9 @@ pub(crate) fn changed(wanted: &WantedKeys<'_>, existing: &Object) -> Vec<String>
         );
     }
     changed.extend(wanted.wrong_fields(existing).cloned());
+    let there = |path: &&String| path::at(&existing.body, path).is_some();
+    changed.extend(dropped(wanted, &had).filter(there).cloned());
     let mut noted = Keys::wanted(wanted);
-    if had.fields != noted.fields {
-        let there = |path: &&String| path::at(&existing.body, path).is_some();
-        changed.extend(dropped(wanted, &had).filter(there).cloned());
-    }
     if had.finalizers.is_empty() {
         // An older agent added finalizers without noting them: a missing note alone is no reason for a write.
         noted.finalizers.clear();

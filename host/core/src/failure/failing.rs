@@ -210,7 +210,7 @@ impl Failing {
 
     /// The guest answered for a primary, or that is gone. True when it failed before.
     pub fn answered(&mut self, primary: &Arc<ObjectRef>) -> bool {
-        if !self.known && !self.answered.contains(primary) {
+        if !self.known {
             self.answered.insert(Arc::clone(primary));
         }
         let mark = || mark(self.uid.as_deref(), primary);

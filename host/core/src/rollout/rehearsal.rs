@@ -95,7 +95,7 @@ impl Rehearsal {
     /// Forgets what was settled: the candidate is refused because of these objects, and only a change of them counts.
     pub fn refused_for(&mut self, objects: BTreeSet<ObjectRef>) {
         self.settled = HashMap::new();
-        self.changed.retain(|object, _| objects.contains(object));
+        self.changed.retain(|object, _| has(&objects, object));
         self.about = Some(objects);
     }
 
