@@ -44,10 +44,13 @@ impl ObjectRef {
 
     /// The group without the version, empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group)
+        group(&self.api_version)
     }
+}
+
+/// The group of an `apiVersion`, empty for the core group.
+pub fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// Hashes kind, namespace and name: references rarely differ in the rest only, and hashing is most of a lookup.

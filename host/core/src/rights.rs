@@ -12,7 +12,7 @@ pub use least::every_secret;
 pub use verb::Verb;
 
 use crate::policy::{Policy, ReadRule, Target};
-use crate::reference::{LOCAL, is_secret};
+use crate::reference::{LOCAL, group, is_secret};
 use crate::stamp::CLUSTER_NAMESPACE;
 use crate::watches::{Scope, SecretReads, plan};
 use kinds::Kind;
@@ -189,8 +189,7 @@ impl Needed<'_> {
 
     /// Group and kind of a scope.
     fn kind<'s>(&self, scope: &'s Scope) -> (&'s str, Kind) {
-        let group = scope.api_version.split_once('/');
-        let group = group.map_or("", |(group, _)| group);
+        let group = group(&scope.api_version);
         let asked = || (self.asked.kind)(group, &scope.kind);
         (
             group,

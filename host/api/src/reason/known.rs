@@ -269,6 +269,9 @@ reasons! {
     TaintKeyTaken, Invalid: "Another policy owns one of this policy's taint keys on the same objects.",
         "Remove the key named in the message from taintKeys of one of the two policies, or delete one of them. The \
          other policy is then loaded without further action.";
+    FinalizerTaken, Invalid: "Another policy keeps the same finalizer on the same objects.",
+        "Give one of the two policies a finalizer of its own in spec.grant.finalizer, or let namespaces or labels of \
+         spec.primary tell their objects apart, or delete one of them.";
     // The cluster.
     DuplicateObject, Invalid: "Two files define the same object.",
         "Remove it from one of the files named in the message.";

@@ -1,5 +1,5 @@
 //! Which policies may not work side by side: two that own one taint key of the same objects would overwrite each
-//! other for ever.
+//! other for ever, and of two with one finalizer the first to clean up would release the object for both.
 
 use super::Refusal;
 use crate::policy::Policy;
@@ -20,10 +20,11 @@ pub struct LoadCandidate<'a> {
 }
 
 impl<'a> LoadCandidate<'a> {
-    /// Decides which policy keeps a key: the one whose active revision owns it, then the oldest, then the first by
+    /// Decides which policy keeps a mark: the one whose active revision owns it, then the oldest, then the first by
     /// name.
-    fn rank(&self, key: &str) -> (Reverse<bool>, i64, &'a str) {
-        let active = self.active.is_some_and(|policy| owns(policy, key));
+    fn rank(&self, mark: Mark<'_>) -> (Reverse<bool>, i64, &'a str) {
+        let active = self.active;
+        let active = active.is_some_and(|policy| marks(policy).any(|owned| owned == mark));
         (
             Reverse(active),
             self.created_seconds.unwrap_or(i64::MAX),
@@ -32,16 +33,16 @@ impl<'a> LoadCandidate<'a> {
     }
 }
 
-/// The candidates whose newest revision is refused, each with `TaintKeyTaken` and the policy that keeps the key. The
-/// active revision of a refused candidate goes on and keeps its keys. The order of the candidates does not change
-/// the answer.
+/// The candidates whose newest revision is refused, each with `TaintKeyTaken` or `FinalizerTaken`, and the policy that
+/// keeps the key or finalizer. The active revision of a refused candidate goes on and keeps its own. The order of the
+/// candidates does not change the answer.
 pub fn refused(candidates: &[LoadCandidate<'_>]) -> BTreeMap<Arc<str>, Refusal> {
     let mut owners = Owners::default();
     for candidate in candidates {
         owners.add(candidate, candidate.newest);
     }
     let mut waiting = owners.refuse();
-    // A candidate that lost to another loser may find its keys free again.
+    // A candidate that lost to another loser may find its marks free again.
     waiting.sort_by_key(|one| (one.created_seconds.unwrap_or(i64::MAX), &one.newest.name));
     let mut at = 0;
     while let Some(candidate) = waiting.get(at).copied() {
@@ -51,7 +52,7 @@ pub fn refused(candidates: &[LoadCandidate<'_>]) -> BTreeMap<Arc<str>, Refusal> 
         }
         waiting.remove(at);
         if let Some(active) = candidate.active {
-            // Its former keys may be free for those before it.
+            // Its former marks may be free for those before it.
             owners.remove(candidate, active);
             at = 0;
         }
@@ -64,36 +65,66 @@ pub fn refused(candidates: &[LoadCandidate<'_>]) -> BTreeMap<Arc<str>, Refusal> 
     refusals.collect()
 }
 
-/// A taint key, with the connection of the primaries.
-type OwnedKey<'c> = (&'c str, &'c str);
+/// What only one policy may own on an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark<'c> {
+    /// A taint key on the primaries of a connection.
+    TaintKey { cluster: &'c str, key: &'c str },
+    /// A finalizer on the primaries of a connection.
+    Finalizer { cluster: &'c str, name: &'c str },
+}
 
-/// The candidates whose working revision owns a taint key, in order of name, by key. A candidate works with its newest
-/// revision, or with the active one where the newest is refused.
+/// The marks of a policy.
+fn marks(policy: &Policy) -> impl Iterator<Item = Mark<'_>> {
+    let cluster = &*policy.primary.cluster;
+    let keys = policy.taint_keys();
+    let keys = keys.map(move |key| Mark::TaintKey { cluster, key });
+    let finalizer = policy.finalizer.as_deref();
+    keys.chain(finalizer.map(|name| Mark::Finalizer { cluster, name }))
+}
+
+/// Whether two policies that own a mark meet on it. The primaries of policies with taint keys are ManagedClusters,
+/// which have no namespace.
+fn meet(mark: Mark<'_>, one: &Policy, other: &Policy) -> bool {
+    match mark {
+        Mark::TaintKey { .. } => true,
+        Mark::Finalizer { .. } => one.primary.overlaps(&other.primary),
+    }
+}
+
+/// A candidate with the revision that works: its newest one, or the active one where the newest is refused.
+#[derive(Clone, Copy)]
+struct Owner<'c> {
+    candidate: &'c LoadCandidate<'c>,
+    works: &'c Policy,
+}
+
+/// Who owns each mark, in order of name.
 #[derive(Default)]
-struct Owners<'c>(BTreeMap<OwnedKey<'c>, BTreeMap<&'c str, &'c LoadCandidate<'c>>>);
+struct Owners<'c>(BTreeMap<Mark<'c>, BTreeMap<&'c str, Owner<'c>>>);
 
 impl<'c> Owners<'c> {
     fn add(&mut self, candidate: &'c LoadCandidate<'c>, works: &'c Policy) {
-        for key in keys(works) {
-            let owners = self.0.entry(key).or_default();
-            owners.insert(&candidate.newest.name, candidate);
+        for mark in marks(works) {
+            let owners = self.0.entry(mark).or_default();
+            owners.insert(&candidate.newest.name, Owner { candidate, works });
         }
     }
 
     fn remove(&mut self, candidate: &LoadCandidate<'_>, worked: &'c Policy) {
-        for key in keys(worked) {
-            if let Some(owners) = self.0.get_mut(&key) {
+        for mark in marks(worked) {
+            if let Some(owners) = self.0.get_mut(&mark) {
                 owners.remove(&*candidate.newest.name);
             }
         }
     }
 
-    /// Refuses all candidates that lose a key to another one, until none does, and returns them.
+    /// Refuses all candidates that lose a mark to another one, until none does, and returns them.
     fn refuse(&mut self) -> Vec<&'c LoadCandidate<'c>> {
         let mut refused = BTreeMap::new();
-        let mut changed: BTreeSet<OwnedKey<'c>> = self.0.keys().copied().collect();
+        let mut changed: BTreeSet<Mark<'c>> = self.0.keys().copied().collect();
         while !changed.is_empty() {
-            let losers = changed.iter().flat_map(|key| self.losers(*key));
+            let losers = changed.iter().flat_map(|mark| self.losers(*mark));
             let losers = losers.filter(|loser| !refused.contains_key(&loser.newest.name));
             let losers: BTreeMap<_, _> = losers.map(|one| (&one.newest.name, one)).collect();
             changed.clear();
@@ -101,7 +132,7 @@ impl<'c> Owners<'c> {
                 self.remove(loser, loser.newest);
                 if let Some(active) = loser.active {
                     self.add(loser, active);
-                    changed.extend(keys(active));
+                    changed.extend(marks(active));
                 }
             }
             refused.extend(losers);
@@ -109,19 +140,28 @@ impl<'c> Owners<'c> {
         refused.into_values().collect()
     }
 
-    /// The owners of a key that lose it to another one.
-    fn losers(&self, key: OwnedKey<'c>) -> impl Iterator<Item = &'c LoadCandidate<'c>> {
-        let owners = self.0.get(&key);
-        let owners = owners.into_iter().flat_map(BTreeMap::values).copied();
-        let winner = owners.clone().map(|owner| owner.rank(key.1)).min();
-        owners.filter(move |owner| Some(owner.rank(key.1)) != winner)
+    /// The owners of a mark that lose it to another one.
+    fn losers(&self, mark: Mark<'c>) -> impl Iterator<Item = &'c LoadCandidate<'c>> {
+        let owners = self.0.get(&mark);
+        let mut ranked: Vec<_> = owners.into_iter().flat_map(BTreeMap::values).collect();
+        ranked.sort_by_cached_key(|owner| owner.candidate.rank(mark));
+        (1..ranked.len()).filter_map(move |at| {
+            let (before, one) = (ranked.get(..at)?, ranked.get(at)?);
+            let mut before = before.iter();
+            before
+                .any(|other| meet(mark, other.works, one.works))
+                .then_some(one.candidate)
+        })
     }
 
-    /// The keys of a policy that another working one owns, each with the first such owner.
-    fn of_others(&self, policy: &'c Policy) -> impl Iterator<Item = (&'c str, &'c str)> {
-        keys(policy).filter_map(|key| {
-            let mut names = self.0.get(&key)?.keys();
-            Some((key.1, *names.find(|other| **other != &*policy.name)?))
+    /// The marks of a policy that another working one owns, each with the first such owner.
+    fn of_others(&self, policy: &'c Policy) -> impl Iterator<Item = (Mark<'c>, &'c str)> {
+        marks(policy).filter_map(move |mark| {
+            let mut owners = self.0.get(&mark)?.iter();
+            let other = |(name, owner): &(&&str, &Owner<'_>)| {
+                **name != &*policy.name && meet(mark, owner.works, policy)
+            };
+            Some((mark, *owners.find(other)?.0))
         })
     }
 
@@ -129,30 +169,32 @@ impl<'c> Owners<'c> {
         self.of_others(policy).next().is_some()
     }
 
-    /// The refusal of a policy when another working policy owns one of its keys.
+    /// The refusal of a policy when another working policy owns one of its marks.
     fn taken(&self, policy: &'c Policy) -> Option<Refusal> {
-        let (name, cluster, kind) = (&policy.name, &policy.primary.cluster, &policy.primary.kind);
-        let (key, winner) = self.of_others(policy).min()?;
-        let message = format!(
-            "spec.grant.write: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
-             {kind} of the connection `{cluster}`; `{winner}` keeps it"
-        );
-        Some(Refusal::new(KnownReason::TaintKeyTaken, message))
+        let (name, kind) = (&policy.name, &policy.primary.kind);
+        let (mark, winner) = self.of_others(policy).min()?;
+        let (reason, message) = match mark {
+            Mark::TaintKey { cluster, key } => (
+                KnownReason::TaintKeyTaken,
+                format!(
+                    "spec.grant.write: the policies `{name}` and `{winner}` both own the taint key `{key}` of every \
+                     {kind} of the connection `{cluster}`; `{winner}` keeps it"
+                ),
+            ),
+            Mark::Finalizer {
+                cluster,
+                name: finalizer,
+                ..
+            } => (
+                KnownReason::FinalizerTaken,
+                format!(
+                    "spec.grant.finalizer: the policies `{name}` and `{winner}` both keep the finalizer \
+                     `{finalizer}` on a {kind} of the connection `{cluster}`; `{winner}` keeps it"
+                ),
+            ),
+        };
+        Some(Refusal::new(reason, message))
     }
-}
-
-/// The taint keys of a policy.
-fn keys(policy: &Policy) -> impl Iterator<Item = OwnedKey<'_>> {
-    let cluster = &*policy.primary.cluster;
-    policy.taint_keys().map(move |key| (cluster, key))
-}
-
-/// Whether a policy owns a taint key. The primaries of such a policy are ManagedClusters, which have no namespace.
-fn owns(policy: &Policy, key: &str) -> bool {
-    policy
-        .writes
-        .iter()
-        .any(|rule| rule.taint_keys.contains(key))
 }
 
 #[cfg(test)]
@@ -160,6 +202,7 @@ mod tests {
     use super::*;
     use crate::sample::{kubeconfig_manifest, objects_manifest, policy, taints_manifest, with};
     use proptest::prelude::*;
+    use serde_json::Value;
     use serde_json::json;
 
     fn owning(name: &str, cluster: &str, keys: &[&str]) -> Policy {
@@ -239,6 +282,70 @@ mod tests {
             names(&[new(&a), new(&policy(&narrow))]),
             ["d"],
             "namespaces divide no cluster-scoped kind"
+        );
+    }
+
+    /// A policy with a finalizer, and its primaries.
+    fn keeping(name: &str, finalizer: &str, primary: &Value) -> Policy {
+        let mut manifest = objects_manifest();
+        manifest["metadata"]["name"] = json!(name);
+        manifest["spec"]["grant"]["finalizer"] = json!(finalizer);
+        for (field, value) in primary.as_object().unwrap() {
+            manifest["spec"]["primary"][field] = value.clone();
+        }
+        policy(&manifest)
+    }
+
+    #[test]
+    fn a_finalizer_has_one_keeper_on_an_object() {
+        let labels = |expression: Value| json!({"labels": {"matchExpressions": [expression]}});
+        let one_of =
+            |values: &[&str]| labels(json!({"key": "k", "operator": "In", "values": values}));
+        let is = |operator: &str| labels(json!({"key": "k", "operator": operator}));
+        let not =
+            |values: &[&str]| labels(json!({"key": "k", "operator": "NotIn", "values": values}));
+        let hosted = |namespaces: &[&str]| {
+            json!({"apiVersion": "hypershift.openshift.io/v1beta1",
+            "kind": "HostedCluster", "namespaces": namespaces})
+        };
+        for (first, second, refused) in [
+            (json!({}), json!({}), true),
+            (json!({}), one_of(&["a"]), true),
+            (one_of(&["a", "b"]), one_of(&["b"]), true),
+            (one_of(&["a"]), one_of(&["b"]), false),
+            (one_of(&["a"]), not(&["a", "b"]), false),
+            (one_of(&["a", "c"]), not(&["a", "b"]), true),
+            (is("DoesNotExist"), one_of(&["a"]), false),
+            (is("DoesNotExist"), is("Exists"), false),
+            (is("DoesNotExist"), not(&["a"]), true),
+            (json!({}), json!({"cluster": "hub"}), false),
+            (json!({}), hosted(&["*"]), false),
+            (hosted(&["a", "b-*"]), hosted(&["c", "b-1"]), true),
+            (hosted(&["a", "b-*"]), hosted(&["c", "d-*"]), false),
+        ] {
+            let (a, b) = (keeping("a", "x/y", &first), keeping("b", "x/y", &second));
+            for candidates in [[new(&a), new(&b)], [new(&b), new(&a)]] {
+                let expected: &[&str] = if refused { &["b"] } else { &[] };
+                assert_eq!(names(&candidates), expected, "{first} {second}");
+            }
+            let other = keeping("b", "x/z", &second);
+            assert_eq!(names(&[new(&a), new(&other)]), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_refused_finalizer_names_both_policies() {
+        let (a, b) = (
+            keeping("a", "x/y", &json!({})),
+            keeping("b", "x/y", &json!({})),
+        );
+        let refused = refused(&[working(&b, new(&b)), new(&a)]);
+        let refusal = &refused["a"];
+        assert_eq!(refusal.reason, KnownReason::FinalizerTaken);
+        assert_eq!(
+            &*refusal.message,
+            "spec.grant.finalizer: the policies `a` and `b` both keep the finalizer `x/y` on a ManagedCluster of the \
+             connection `local`; `b` keeps it"
         );
     }
 

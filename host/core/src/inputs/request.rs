@@ -6,6 +6,7 @@ use crate::failure::InvalidField;
 use crate::kubeconfig::certificate::{self, Block};
 use crate::object::Object;
 use crate::object::field::FieldPlace;
+use crate::reference::group;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
@@ -50,8 +51,7 @@ pub struct Requester {
 
 /// Whether objects of a kind are such requests.
 pub fn is_request(api_version: &str, kind: &str) -> bool {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    (group, kind) == REQUEST
+    (group(api_version), kind) == REQUEST
 }
 
 /// Who made a request.

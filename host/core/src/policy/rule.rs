@@ -6,7 +6,7 @@ use super::values::ValueRule;
 use crate::object::Object;
 use crate::pattern::{Pattern, TemplateData};
 use crate::projection::path::{Path, Segment};
-use crate::reference::ObjectRef;
+use crate::reference::{ObjectRef, group};
 use crate::stamp::Stamp;
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::labels;
@@ -155,6 +155,19 @@ impl PrimaryRule {
     /// Whether its namespace keeps an object from being a primary.
     pub fn leaves_out(&self, object: &ObjectRef) -> bool {
         object.is(&self.cluster, &self.api_version, &self.kind) && !self.admits(object)
+    }
+
+    /// Whether an object may be a primary of both. True where that cannot be decided.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let kind = self.cluster == other.cluster
+            && self.kind == other.kind
+            && group(&self.api_version) == group(&other.api_version);
+        let mut namespaces = self.namespaces.iter();
+        let mut meet = |one: &Pattern| {
+            let mut others = other.namespaces.iter();
+            others.any(|other| one.covers(other) || other.covers(one))
+        };
+        kind && namespaces.any(&mut meet) && !self.labels.excludes(&other.labels)
     }
 
     /// Whether an object is a primary. For the policy, a former primary that is no longer selected is gone.

@@ -87,6 +87,17 @@ impl Selector {
         })
     }
 
+    /// Whether no object is selected by both, because of the label of one key.
+    pub fn excludes(&self, other: &Self) -> bool {
+        let mut pairs = self
+            .0
+            .iter()
+            .flat_map(|mine| other.0.iter().map(move |theirs| (mine, theirs)));
+        pairs.any(|(mine, theirs)| {
+            mine.key == theirs.key && (mine.excludes(theirs) || theirs.excludes(mine))
+        })
+    }
+
     /// Whether it selects every object.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -147,6 +158,17 @@ impl Term {
                 operator,
                 values: values.iter().map(|value| value.as_str().into()).collect(),
             }),
+        }
+    }
+
+    /// Whether no value fulfils both terms. Tells only one way for operators that differ.
+    fn excludes(&self, other: &Self) -> bool {
+        use LabelOperator::{DoesNotExist, Exists, In, NotIn};
+        match (self.operator, other.operator) {
+            (In, In) => self.values.is_disjoint(&other.values),
+            (In, NotIn) => self.values.is_subset(&other.values),
+            (In | Exists, DoesNotExist) => true,
+            _ => false,
         }
     }
 }

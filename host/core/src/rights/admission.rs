@@ -4,6 +4,7 @@
 use super::Verb;
 use crate::policy::WriteRule;
 use crate::projection::path::Path;
+use crate::reference::group;
 
 /// What the agent lists where a policy owns taints: group, plural, and why.
 pub(super) const OF_TAINTS: (&str, &str, &str) = (
@@ -53,10 +54,7 @@ pub(super) type WebhookRight = (&'static str, &'static str, Verb, &'static str);
 
 /// What webhooks ask for when the fields of a rule are written.
 pub(super) fn reviews(rule: &WriteRule) -> impl Iterator<Item = WebhookRight> {
-    let group = rule
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
+    let group = group(&rule.api_version);
     let is_written = |field: &str| {
         let field = Path::parse(field).ok();
         field.is_some_and(|field| rule.fields.iter().any(|own| own.grants(&field)))
