@@ -44,8 +44,10 @@ use queue::{Queued, Request};
 use statuses::Statuses;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
+use std::num::NonZero;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
@@ -212,9 +214,11 @@ impl Controller {
         self
     }
 
-    /// Sizes the threads and the room for documents by a memory budget.
+    /// Sizes the threads and the room for documents by a memory budget. More threads than cores only wait for one
+    /// another; one more takes the place of a guest that hangs.
     pub(crate) fn within(mut self, budget: &Budget) -> Self {
-        self.pool = Pool::new(budget.threads());
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        self.pool = Pool::new(budget.threads().min(cores + 1));
         self.documents = Arc::new(Documents::new(budget));
         self
     }

@@ -37,7 +37,7 @@ pub struct Ask<'a> {
     /// The answer of [`kinds`].
     pub kinds: &'a LimitedKinds,
     /// The limits of the policy.
-    pub limits: &'a LimitsSpec,
+    pub limits: &'a PolicyLimits,
     /// The active revision: only what was approved for it counts.
     pub revision: Digest,
     /// How many primaries the policy has, including those that are gone and left objects behind.
@@ -92,29 +92,56 @@ fn of(counts: &BTreeMap<Limited, u32>, kind: Limited) -> u32 {
     counts.get(&kind).copied().unwrap_or_default()
 }
 
-/// How many of so many primaries a limit allows, without what was approved.
-pub fn share(limits: &LimitsSpec, kind: Limited, primaries: u32) -> u32 {
-    let limit = limits.of(kind);
-    let share = u64::from(primaries) * u64::from(limit.percent) / 100;
-    limit.count.max(u32::try_from(share).unwrap_or(u32::MAX))
+/// The limits of a policy: those of its manifest, and of an active revision also those of a newer manifest. What is
+/// within each of them passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyLimits(Vec<LimitsSpec>);
+
+impl From<LimitsSpec> for PolicyLimits {
+    fn from(limits: LimitsSpec) -> Self {
+        Self(vec![limits])
+    }
 }
 
-/// Whether none of these kinds has a limit, however many primaries there are.
-pub fn are_off(limits: &LimitsSpec, kinds: &LimitedKinds) -> bool {
-    let mut kinds = kinds.iter();
-    kinds.all(|kind| limits.of(*kind).percent >= 100)
-}
+impl PolicyLimits {
+    /// These and others.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        let new = other.0.iter().filter(|one| !self.0.contains(one));
+        both.0.extend(new.cloned());
+        both
+    }
 
-/// Whether the limit can be reached at all.
-fn is_limited(limits: &LimitsSpec, kind: Limited, primaries: u32) -> bool {
-    share(limits, kind, primaries) < primaries.max(1)
+    /// Seconds of an interval: of the longest.
+    pub fn interval_seconds(&self) -> u32 {
+        let each = self.0.iter().map(|limits| limits.interval_seconds);
+        each.max().unwrap_or_default()
+    }
+
+    /// How many of so many primaries may be changed, without what was approved.
+    pub fn share(&self, kind: Limited, primaries: u32) -> u32 {
+        let each = self.0.iter().map(|limits| limits.of(kind).share(primaries));
+        each.min().unwrap_or_default()
+    }
+
+    /// Whether none of these kinds has a limit, however many primaries there are.
+    pub fn are_off(&self, kinds: &LimitedKinds) -> bool {
+        let mut all = self.0.iter();
+        all.all(|limits| kinds.iter().all(|kind| limits.of(*kind).percent >= 100))
+    }
+
+    /// Whether the limit can be reached at all.
+    fn is_limited(&self, kind: Limited, primaries: u32) -> bool {
+        self.share(kind, primaries) < primaries.max(1)
+    }
 }
 
 impl Ask<'_> {
     /// Whether any of it can reach its limit.
     pub fn is_limited(&self) -> bool {
         let mut kinds = self.kinds.iter();
-        kinds.any(|kind| is_limited(self.limits, *kind, self.primaries))
+        kinds.any(|kind| self.limits.is_limited(*kind, self.primaries))
     }
 }
 
@@ -179,7 +206,7 @@ impl Ledger {
         let counted = self.changed.get(ask.primary).map(|one| &one.counted);
         let is_new = |kind: &Limited| {
             let counted = counted.is_some_and(|counted| counted.contains(kind));
-            !counted && is_limited(ask.limits, *kind, primaries)
+            !counted && ask.limits.is_limited(*kind, primaries)
         };
         let new: LimitedKinds = ask.kinds.iter().copied().filter(is_new).collect();
         let most = |kind| self.most(ask.limits, kind, primaries);
@@ -273,7 +300,7 @@ impl Ledger {
 
     /// The record that reserves more of these kinds.
     fn reserving(&self, ask: &Ask<'_>, short: &LimitedKinds, primaries: u32) -> LimitRecord {
-        let begins = || LimitRecord::new(ask.now_seconds, ask.limits.interval_seconds);
+        let begins = || LimitRecord::new(ask.now_seconds, ask.limits.interval_seconds());
         let mut record = self.record.clone().unwrap_or_else(begins);
         record.primaries = primaries;
         for kind in short {
@@ -287,12 +314,12 @@ impl Ledger {
     }
 
     /// How many primaries may be changed in this interval, with what was approved.
-    fn most(&self, limits: &LimitsSpec, kind: Limited, primaries: u32) -> u32 {
+    fn most(&self, limits: &PolicyLimits, kind: Limited, primaries: u32) -> u32 {
         let approved = self
             .record
             .as_ref()
             .map_or(0, |record| of(&record.approved, kind));
-        share(limits, kind, primaries).saturating_add(approved)
+        limits.share(kind, primaries).saturating_add(approved)
     }
 
     fn withheld_of(&self, kind: Limited) -> u32 {

@@ -17,6 +17,7 @@ mod writes;
 
 use crate::digest::Digest;
 use crate::failure::Failure;
+use crate::limits::PolicyLimits;
 use crate::object::Object;
 use crate::reference::LOCAL;
 use crate::world::World;
@@ -25,8 +26,7 @@ use component::ComponentSource;
 pub use rule::{EveryRule, HoleRule, PrimaryRule, ReadRule, Target, WriteRule};
 use std::sync::Arc;
 use transom_api::policy::{
-    BudgetSpec, GuestSpec, LimitsSpec, ModeSpec, OnFailureSpec, OwnSpec, PauseSpec, PolicySpec,
-    VerifySpec,
+    BudgetSpec, GuestSpec, ModeSpec, OnFailureSpec, OwnSpec, PauseSpec, PolicySpec, VerifySpec,
 };
 use transom_api::{KnownReason, labels};
 
@@ -58,7 +58,7 @@ pub struct Policy {
     /// How the policy treats the objects that it made.
     pub own: OwnSpec,
     /// How much may change in an interval.
-    pub limits: LimitsSpec,
+    pub limits: PolicyLimits,
     /// What happens to the applied state of a primary while its guest fails.
     pub on_failure: OnFailureSpec,
     /// What one call of its guests may use, within what the agent allows.

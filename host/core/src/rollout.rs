@@ -11,7 +11,6 @@ pub mod rest;
 use crate::catalogue::Revision;
 use crate::digest::Digest;
 use crate::failure::one_line;
-use crate::limits;
 use crate::plan::fleet::{FleetPlan, Listed};
 use crate::reference::ObjectRef;
 use expected::Expected;
@@ -135,17 +134,6 @@ pub enum CandidateVerdict {
     Refuse(Gate, KnownReason, String),
 }
 
-impl CandidateVerdict {
-    /// The same, but tried again instead of refused.
-    #[must_use]
-    pub fn waiting(self) -> Self {
-        match self {
-            Self::Refuse(gate, reason, message) => Self::Wait(gate, reason, message),
-            other => other,
-        }
-    }
-}
-
 /// What is known of the approval of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approved {
@@ -170,24 +158,43 @@ pub fn approved(revision: &Revision, trial: &Trial, approved: &Approved) -> BTre
 
 /// Decides about a candidate.
 pub fn verdict(revision: &Revision, trial: &Trial, approved: &Approved) -> CandidateVerdict {
-    if let Some(verdict) = failed(trial) {
-        return verdict;
+    let mode = revision.policy.spec.rollout.mode;
+    failed(trial).unwrap_or_else(|| passed(revision, mode, trial, approved))
+}
+
+/// Where the active revision stands that only compares, in the mode `Shadow`: it is tried again, whatever its own mode.
+pub fn comparison(revision: &Revision, trial: &Trial) -> CandidateVerdict {
+    match failed(trial) {
+        Some(CandidateVerdict::Refuse(gate, reason, message)) => {
+            CandidateVerdict::Wait(gate, reason, message)
+        }
+        Some(verdict) => verdict,
+        None => passed(revision, ModeSpec::Shadow, trial, &Approved::Nothing),
     }
+}
+
+/// What becomes of a candidate whose answers are good.
+fn passed(
+    revision: &Revision,
+    mode: ModeSpec,
+    trial: &Trial,
+    approved: &Approved,
+) -> CandidateVerdict {
     let of = trial.plan.primaries;
     let (changed, all) = (of.would_change, of.total);
     let plan = format!("the candidate would change something for {changed} of {all} primaries");
     let limits = &revision.policy.limits;
     let all = u32::try_from(all).unwrap_or(u32::MAX);
     let mut limited = trial.limited.iter();
-    let beyond = limited.find(|(kind, count)| **count > limits::share(limits, **kind, all));
+    let beyond = limited.find(|(kind, count)| **count > limits.share(**kind, all));
     let digest = approval(&revision.id(), trial);
-    match (revision.policy.spec.rollout.mode, beyond) {
+    match (mode, beyond) {
         (ModeSpec::Automatic, None) => CandidateVerdict::Activate,
         (ModeSpec::Automatic, Some(_)) if *approved == Approved::Digest(digest.clone()) => {
             CandidateVerdict::Activate
         }
         (ModeSpec::Automatic, Some((kind, count))) => {
-            let (kind, most) = (kind.as_str(), limits::share(limits, *kind, all));
+            let (kind, most) = (kind.as_str(), limits.share(*kind, all));
             let message = format!(
                 "{plan}; {kind} for {count} of them, and spec.limits allows {most}; approve {digest}"
             );

@@ -88,6 +88,13 @@ impl PolicyFiles {
                 let of_root = fingerprint(&folder)?;
                 listing.seen.insert(of_root.identity());
                 listing.folders.insert(root, of_root);
+                // An exchange of the link is an event of the folder that it lies in.
+                let named = folder_of(&self.path);
+                if self.path.is_symlink()
+                    && let Ok(of_named) = Folder::open(&named).and_then(|it| fingerprint(&it))
+                {
+                    listing.folders.insert(named, of_named);
+                }
                 listing.walk(&folder, &self.path, Path::new(""), 0)?;
             }
         }

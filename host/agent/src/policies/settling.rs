@@ -97,7 +97,9 @@ impl<K: Clone + Ord, M: Copy + PartialEq> SettlingFiles<K, M> {
         time: impl Fn(&K, Option<M>) -> SettlingTime,
     ) -> bool {
         if self.taken.get(key) == fingerprint.as_ref() {
-            self.moving.remove(key);
+            if self.moving.remove(key).is_some() {
+                self.changed = Some(now);
+            }
             return false;
         }
         let moving = self.moving.entry(key.clone()).or_insert_with(|| {
@@ -218,6 +220,6 @@ mod tests {
         assert!(!rests(0, Some(1)) && !rests(QUIET - 1, Some(1)) && rests(QUIET, Some(1)));
         // What went and came back as it was has changed, too.
         assert!(!rests(50, None) && !rests(51, Some(1)) && !rests(49 + QUIET, Some(1)));
-        assert!(rests(50 + QUIET, Some(1)));
+        assert!(!rests(50 + QUIET, Some(1)) && rests(51 + QUIET, Some(1)));
     }
 }

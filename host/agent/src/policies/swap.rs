@@ -289,6 +289,9 @@ impl Swap {
             changes.extend(self.suspend(name));
         } else if shadows {
             changes.extend(self.bound(name, bound::shadowed));
+        } else if refusal.is_some() {
+            // A manifest that is not valid narrows nothing, and the one before it counts no more.
+            changes.extend(self.bound(name, Policy::clone));
         }
         if let Some(refusal) = refusal {
             changes.extend(self.refuse(name, refusal, true));

@@ -57,6 +57,14 @@ crate::words! {
     }
 }
 
+impl LimitSpec {
+    /// How many of so many primaries it allows.
+    pub fn share(self, primaries: u32) -> u32 {
+        let share = u64::from(primaries) * u64::from(self.percent) / 100;
+        self.count.max(u32::try_from(share).unwrap_or(u32::MAX))
+    }
+}
+
 impl LimitsSpec {
     /// The longest interval, in seconds: a day.
     pub const MAX_INTERVAL_SECONDS: u32 = 86_400;
@@ -68,25 +76,6 @@ impl LimitsSpec {
             Limited::ElementsRemoved => self.elements_removed,
             Limited::ObjectsChanged => self.objects_changed,
             Limited::ObjectsPruned => self.objects_pruned,
-        }
-    }
-
-    /// The smaller limit of both for everything, in the longer interval.
-    #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
-        let both = |what| {
-            let (one, other) = (self.of(what), other.of(what));
-            LimitSpec {
-                count: one.count.min(other.count),
-                percent: one.percent.min(other.percent),
-            }
-        };
-        Self {
-            interval_seconds: self.interval_seconds.max(other.interval_seconds),
-            elements_added: both(Limited::ElementsAdded),
-            elements_removed: both(Limited::ElementsRemoved),
-            objects_changed: both(Limited::ObjectsChanged),
-            objects_pruned: both(Limited::ObjectsPruned),
         }
     }
 }
@@ -138,15 +127,5 @@ mod tests {
         };
         assert_eq!((one.elements_added, one.elements_removed), (off, usual()));
         assert_eq!(one.objects_pruned, strict());
-    }
-
-    #[test]
-    fn two_limits_together_allow_what_both_allow() {
-        let limits = |value| serde_json::from_value::<LimitsSpec>(value).unwrap();
-        let one =
-            limits(json!({"intervalSeconds": 60, "objectsPruned": {"count": 1, "percent": 9}}));
-        let other = limits(json!({"objectsPruned": {"count": 2, "percent": 3}}));
-        let both = limits(json!({"objectsPruned": {"count": 1, "percent": 3}}));
-        assert_eq!((one.and(&other), other.and(&one)), (both.clone(), both));
     }
 }

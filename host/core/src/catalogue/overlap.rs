@@ -33,6 +33,14 @@ impl<'a> LoadCandidate<'a> {
     }
 }
 
+/// Whether a revision was refused because another policy owns one of its marks.
+pub fn is_taken(reason: KnownReason) -> bool {
+    matches!(
+        reason,
+        KnownReason::TaintKeyTaken | KnownReason::FinalizerTaken
+    )
+}
+
 /// The candidates whose newest revision is refused, each with `TaintKeyTaken` or `FinalizerTaken`, and the policy that
 /// keeps the key or finalizer. The active revision of a refused candidate goes on and keeps its own. The order of the
 /// candidates does not change the answer.

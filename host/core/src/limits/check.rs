@@ -1,13 +1,13 @@
 //! What happens to withheld changes by time and by approval, and what is told of them.
 
-use super::{Ledger, LimitRecord, is_limited, of};
+use super::{Ledger, LimitRecord, PolicyLimits, of};
 use crate::digest::Digest;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::policy::{Limited, LimitsSpec};
+use transom_api::policy::Limited;
 use transom_api::status::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 
 /// How many digests can be approved: the newest ones, so that an approval may lag a little.
@@ -19,7 +19,7 @@ pub struct LimitCheck<'a> {
     /// The policy.
     pub policy: &'a str,
     /// Its limits.
-    pub limits: &'a LimitsSpec,
+    pub limits: &'a PolicyLimits,
     /// The active revision.
     pub revision: Digest,
     /// The digest that is approved, if any.
@@ -121,28 +121,28 @@ impl Ledger {
         &mut self,
         more: &BTreeMap<Limited, u32>,
         revision: &Digest,
-        limits: &LimitsSpec,
+        limits: &PolicyLimits,
         now_seconds: i64,
     ) {
         self.begin(revision, limits);
-        let begins = || LimitRecord::new(now_seconds, limits.interval_seconds);
+        let begins = || LimitRecord::new(now_seconds, limits.interval_seconds());
         let record = self.record.get_or_insert_with(begins);
         for (kind, more) in more {
             let approved = record.approved.entry(*kind).or_default();
             *approved = approved.saturating_add(*more);
         }
         record.approved_for = Some(revision.to_string());
-        let ends = now_seconds.saturating_add(i64::from(limits.interval_seconds));
+        let ends = now_seconds.saturating_add(i64::from(limits.interval_seconds()));
         record.ends_seconds = ends;
     }
 
     /// Those that are withheld, once there is room for any of them.
-    fn release(&mut self, limits: &LimitsSpec) -> Vec<Arc<ObjectRef>> {
+    fn release(&mut self, limits: &PolicyLimits) -> Vec<Arc<ObjectRef>> {
         let primaries = self.record.as_ref().map_or(0, |record| record.primaries);
         let none = self.record.is_none();
         let has_room = |kind: &Limited| {
             none || of(&self.done, *kind) < self.most(limits, *kind, primaries)
-                || !is_limited(limits, *kind, primaries)
+                || !limits.is_limited(*kind, primaries)
         };
         let room = self
             .withheld
@@ -170,7 +170,7 @@ impl Ledger {
         self.offers.drain(..surplus);
     }
 
-    fn told(&self, policy: &str, limits: &LimitsSpec) -> Option<LimitsStatus> {
+    fn told(&self, policy: &str, limits: &PolicyLimits) -> Option<LimitsStatus> {
         let record = self.record.as_ref().filter(|_| self.withholds())?;
         let change = |limit| ChangesStatus {
             limit,

@@ -1,14 +1,14 @@
 //! When an interval ends, and when what was approved in it ends before.
 
-use super::{Ledger, is_limited, share};
+use super::{Ledger, PolicyLimits};
 use crate::digest::Digest;
 use std::collections::BTreeMap;
-use transom_api::policy::{Limited, LimitsSpec};
+use transom_api::policy::Limited;
 
 impl Ledger {
     /// Makes a revision the active one: approvals for another one end, and the digests offered for it cannot be
     /// approved any more. The next [`Self::check`] returns the record to write.
-    pub fn begin(&mut self, revision: &Digest, limits: &LimitsSpec) {
+    pub fn begin(&mut self, revision: &Digest, limits: &PolicyLimits) {
         if self.revision.replace(*revision) != Some(*revision) {
             self.offers.clear();
         }
@@ -27,7 +27,7 @@ impl Ledger {
         let goes_on = record.reached || !self.withheld.is_empty();
         for kind in approved.into_keys() {
             let most = match goes_on {
-                true => share(limits, kind, record.primaries),
+                true => limits.share(kind, record.primaries),
                 false => 0,
             };
             for counts in [&mut record.reserved, &mut self.done, &mut self.unknown] {
@@ -51,13 +51,13 @@ impl Ledger {
     }
 
     /// Ends the interval when its time is over and nothing keeps it open.
-    pub(super) fn turn(&mut self, limits: &LimitsSpec, now_seconds: i64) {
+    pub(super) fn turn(&mut self, limits: &PolicyLimits, now_seconds: i64) {
         self.began_by(now_seconds);
         let Some(record) = &mut self.record else {
             return;
         };
         // It never lasts longer than from now on: the clock may have been set back.
-        let latest = now_seconds.saturating_add(i64::from(limits.interval_seconds));
+        let latest = now_seconds.saturating_add(i64::from(limits.interval_seconds()));
         record.ends_seconds = record.ends_seconds.min(latest);
         if now_seconds >= record.ends_seconds && !self.is_stopped(limits) {
             *self = Self {
@@ -72,7 +72,7 @@ impl Ledger {
 
     /// Whether standing and withheld changes together exceed the limit: then they are one event, which must not
     /// continue in a new interval.
-    fn is_stopped(&self, limits: &LimitsSpec) -> bool {
+    fn is_stopped(&self, limits: &PolicyLimits) -> bool {
         let Some(record) = &self.record else {
             return false;
         };
@@ -80,12 +80,12 @@ impl Ledger {
         record.reached && (!self.complete || self.exceeds(limits, record.primaries))
     }
 
-    fn exceeds(&self, limits: &LimitsSpec, primaries: u32) -> bool {
+    fn exceeds(&self, limits: &PolicyLimits, primaries: u32) -> bool {
         Limited::ALL.into_iter().any(|kind| {
             let withheld = self.withheld_of(kind);
             let all = self.standing(kind).saturating_add(withheld);
             let most = self.most(limits, kind, primaries);
-            withheld > 0 && is_limited(limits, kind, primaries) && all > most
+            withheld > 0 && limits.is_limited(kind, primaries) && all > most
         })
     }
 }
@@ -100,6 +100,7 @@ fn cap(counts: &mut BTreeMap<Limited, u32>, kind: Limited, most: u32) {
 mod tests {
     use super::*;
     use crate::limits::LimitRecord;
+    use transom_api::policy::LimitsSpec;
 
     #[test]
     fn a_record_of_a_clock_that_was_ahead_gives_way_to_a_newer_one() {
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(before.record(), Some(&stop), "it is older");
         // What it writes next does not begin in the future, either.
         let mut ahead = Ledger::found(Some(LimitRecord::new(NOW + 500, 600)));
-        ahead.turn(&LimitsSpec::default(), NOW);
+        ahead.turn(&LimitsSpec::default().into(), NOW);
         assert_eq!(
             ahead.record().map(|record| record.started_seconds),
             Some(NOW)

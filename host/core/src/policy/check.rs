@@ -78,7 +78,7 @@ pub fn policy(manifest: PolicyManifest) -> Checked<Policy> {
         writes,
         finalizer: spec.grant.finalizer,
         own: spec.own,
-        limits: spec.limits,
+        limits: spec.limits.into(),
         on_failure: spec.on_failure,
         budget: spec.budget,
         resync_seconds: spec.resync_seconds,

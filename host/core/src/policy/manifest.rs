@@ -58,8 +58,12 @@ fn is_of_group(version: &str) -> bool {
 /// policy that it was before. Manifests of other kinds may lie beside policies.
 ///
 /// # Errors
-/// With the field that should say that it is a policy: `kind` or `apiVersion`.
+/// With the field that should say that it is a policy: `kind` or `apiVersion`. A text or a number, as is left of a
+/// damaged manifest, is none; a list may be a patch.
 pub fn misnamed(value: &Value) -> Result<(), PolicyError> {
+    if matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
+        return Err(PolicyError::new(".", "a manifest must be a mapping"));
+    }
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let kind = text("kind");
     let ours = text("apiVersion").is_some_and(is_of_group);
@@ -264,6 +268,11 @@ mod tests {
             json!(null),
         ] {
             assert_eq!(misnamed(&other), Ok(()), "{other}");
+        }
+        // What is left of a damaged one.
+        for damaged in [json!("apiVersion"), json!(5), json!(true)] {
+            let said = misnamed(&damaged).map_err(|error| error.to_string());
+            assert_eq!(said, Err("a manifest must be a mapping".to_owned()));
         }
     }
 

@@ -120,6 +120,36 @@ fn refuses_the_second_owner_of_a_key_and_every_command_exits() -> Result<()> {
 }
 
 #[test]
+fn a_start_restores_no_policy_beside_the_one_that_owns_its_key() -> Result<()> {
+    let stage = Stage::new(2, 12)?;
+    stage.put_policy(FIRST, &[])?;
+    put_second(&stage, KEY)?;
+    let first = stage.policies.join(FIRST).join("policy.yaml");
+    let text = fs::read_to_string(&first)?;
+    fs::remove_file(&first)?;
+    ensure!(
+        ended(stage.run()?.args(["--once", "--now", NOW]))?
+            .status
+            .success()
+    );
+    put(&first, text.as_bytes())?;
+    // At a start the first one by name owns the key. What the second one was before does not count.
+    for _ in 0..2 {
+        let once = ended(stage.run()?.args(["--once", "--now", NOW]))?;
+        let said = String::from_utf8(once.stderr)?;
+        ensure!(names_all(&said) && !said.contains("Contended"), "{said}");
+    }
+    let agent = stage.watch()?;
+    stage.wait_for_text(&stage.policy_status(FIRST), "reason: Loaded")?;
+    let summary = || agent.log().ok()?.contains("Applied  InSync").then_some(());
+    agent.wait("the summary of the first pass", summary)?;
+    let log = agent.stop()?;
+    let loaded = log.lines().filter(|line| line.contains(" loaded")).count();
+    ensure!(loaded == 1 && !log.contains("Contended"), "{log}");
+    Ok(())
+}
+
+#[test]
 fn loads_the_second_owner_once_the_first_gives_up_the_key() -> Result<()> {
     let stage = stage()?;
     let mut agent = stage.watch()?;

@@ -87,3 +87,22 @@ fn a_policy_that_has_written_writes_nothing_in_shadow_and_goes_on_to_compare() -
     ensure!(revision(&stage)? == first && status(&stage, "/candidate").is_none());
     agent.stop().map(drop)
 }
+
+#[test]
+fn a_start_in_shadow_tells_why_the_newest_manifest_is_refused() -> Result<()> {
+    let stage = stage()?;
+    ensure!(stage.once()?.status.success());
+    put_policy(&stage, "  rollout: {mode: Shadow}\n  misspelt: 1\n")?;
+    let agent = watch(&stage, "log")?;
+    let file = stage.policy_status(POLICY);
+    stage.wait_for_text(&file, "reason: PolicyInvalid")?;
+    put_cluster(&stage, "d")?;
+    let held = || (status(&stage, "/counts/held")? == 4).then_some(());
+    wait::until("all of them held", DEADLINE, held)?;
+    ensure!(stage.taints("d")?.is_empty(), "it was written");
+    ensure!(fs::read_to_string(&file)?.contains("reason: PolicyInvalid"));
+    let log = agent.stop()?;
+    let trials = log.matches(" candidate: ").count();
+    ensure!(trials < 3, "it was tried {trials} times: {log}");
+    Ok(())
+}

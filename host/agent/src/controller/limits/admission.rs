@@ -69,7 +69,7 @@ impl Controller {
             return Ok(kinds);
         }
         let newest = self.newest(admitted);
-        if limits::are_off(&newest.policy.limits, &kinds) {
+        if newest.policy.limits.are_off(&kinds) {
             self.limits.unwanted(key);
             return Ok(LimitedKinds::new());
         }

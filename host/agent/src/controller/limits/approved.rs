@@ -27,7 +27,7 @@ impl ApprovedPlan {
         let Some(plan) = plan.take_if(|plan| plan.revision == ask.revision) else {
             return;
         };
-        let until = (plan.since).saturating_add(i64::from(ask.limits.interval_seconds));
+        let until = (plan.since).saturating_add(i64::from(ask.limits.interval_seconds()));
         if ask.now_seconds < until {
             ledger.let_pass(&plan.changes, &plan.revision, ask.limits, ask.now_seconds);
         }

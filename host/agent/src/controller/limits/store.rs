@@ -376,7 +376,7 @@ mod tests {
         let ask = Ask {
             primary: &key.primary,
             kinds: &kinds,
-            limits,
+            limits: &limits.clone().into(),
             revision: Digest::of_bytes(b"one"),
             primaries: 1_000,
             now_seconds: replica.clock.now_seconds(),
@@ -429,7 +429,7 @@ mod tests {
         let withholds = || {
             let look = LimitCheck {
                 policy: "one",
-                limits: &one(),
+                limits: &one().into(),
                 revision: Digest::of_bytes(b"one"),
                 approved: None,
                 complete: true,

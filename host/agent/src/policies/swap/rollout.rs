@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec};
-use transom_core::catalogue::Refusal;
+use transom_core::catalogue::{Refusal, overlap};
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{Candidate, Gate};
 
@@ -146,7 +146,11 @@ impl Swap {
     pub(super) fn restore(&mut self, name: &Arc<str>, restored: LoadedPolicy) -> PolicyChanges {
         let mut clusters = restored.revision.policy.clusters();
         let recalled = self.recalled.remove(name);
+        // Another policy owns what this one may not share. Both would write it.
+        let taken = self.newest.get(name).and_then(|one| one.refusal.as_ref());
+        let taken = taken.is_some_and(|refusal| overlap::is_taken(refusal.reason));
         if (self.good.contains_key(name) && !recalled)
+            || taken
             || self.barred(name, &restored.revision.id()).is_some()
             || !clusters.all(|(_, cluster)| self.places.has(cluster))
         {

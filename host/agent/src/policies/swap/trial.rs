@@ -127,6 +127,9 @@ impl Swap {
         let outdated = newest
             .as_ref()
             .is_some_and(|one| one.approval() != tried.approval);
+        let newest_fails = newest
+            .as_ref()
+            .is_some_and(|one| one.failed || one.refusal.is_some());
         let is_ours = |running: &RunningTrial| running.number == tried.number;
         let pending = newest.and_then(|newest| newest.pending.as_mut());
         let Some(pending) = pending.filter(|one| one.running.as_ref().is_some_and(is_ours)) else {
@@ -140,7 +143,13 @@ impl Swap {
         }
         pending.late = (pending.late + 1) * u32::from(tried.trial.late);
         let revision = Arc::clone(&pending.loaded.revision);
-        let verdict = verdict(self.good.get(&tried.policy), &revision, &tried);
+        let active = self.good.get(&tried.policy);
+        // In the mode `Shadow` the active revision is tried as well.
+        let compares = active.is_some_and(|active| active.revision.id() == revision.id());
+        let verdict = match compares {
+            true => rollout::comparison(&revision, &tried.trial),
+            false => rollout::verdict(&revision, &tried.trial, &tried.approved),
+        };
         let stands = |gate, reason, message, trial| Candidate {
             revision: Arc::clone(&revision),
             gate,
@@ -160,6 +169,10 @@ impl Swap {
             }
             CandidateVerdict::Wait(gate, reason, message) => {
                 pending.due = Some(Instant::now() + again(pending.late, outdated));
+                // Why the newest manifest is refused says more than what the revision before it would change.
+                if compares && newest_fails {
+                    return PolicyChanges::new();
+                }
                 let candidate = stands(gate, reason, message, tried.trial);
                 self.waits(&tried.policy, candidate)
             }
@@ -201,20 +214,6 @@ impl Swap {
         }
         self.note(&name);
         PolicyChanges::new()
-    }
-}
-
-/// What becomes of a revision that was tried. The active one, in the mode `Shadow`, is no candidate that could be
-/// refused: it goes on being compared.
-fn verdict(
-    active: Option<&Arc<LoadedPolicy>>,
-    revision: &Revision,
-    tried: &TriedCandidate,
-) -> CandidateVerdict {
-    let verdict = rollout::verdict(revision, &tried.trial, &tried.approved);
-    match active.is_some_and(|active| active.revision.id() == revision.id()) {
-        true => verdict.waiting(),
-        false => verdict,
     }
 }
 
