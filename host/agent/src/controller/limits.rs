@@ -170,8 +170,9 @@ impl Controller {
         self.limits.lock().keys().cloned().collect()
     }
 
-    /// Releases what may pass by now. True when anything is reconciled again for that.
+    /// Releases what may pass by now, in a single run. True when anything is reconciled again for that.
     pub(crate) async fn release_withheld(&self, active: &Active) -> bool {
+        self.open_ledgers().await;
         let policies = self.withholding(active).await;
         any_of(policies, |policy| async move {
             self.release(&policy, active).await
@@ -224,8 +225,14 @@ impl Controller {
     /// Whether every primary of the policy is known, and its last reconcile could read it: only then it is known for
     /// which of them nothing is withheld, and no guest fails.
     fn has_reconciled_all(&self, queue: &Workqueue) -> bool {
+        queue.is_idle() && self.has_results_of_all(queue)
+    }
+
+    /// Whether every primary of the policy is known and has a result that could read it. Some may be reconciled again
+    /// now.
+    fn has_results_of_all(&self, queue: &Workqueue) -> bool {
         let policy = &queue.loaded().revision.policy;
-        if !queue.is_idle() || self.connections.primaries_listed(policy, None).is_err() {
+        if self.connections.primaries_listed(policy, None).is_err() {
             return false;
         }
         let mut unread = false;

@@ -118,6 +118,8 @@ pub(crate) struct Workqueue {
     loaded: RwLock<Arc<LoadedPolicy>>,
     queue: Mutex<Queue>,
     changed: Notify,
+    /// Whether a reconcile was ever the last one that was left.
+    rested: AtomicBool,
     closed: AtomicBool,
     removed: RwLock<bool>,
     swapped: Mutex<Swapped>,
@@ -141,6 +143,7 @@ impl Workqueue {
             loaded: RwLock::new(loaded),
             queue: Mutex::default(),
             changed: Notify::new(),
+            rested: AtomicBool::default(),
             closed: AtomicBool::default(),
             removed: RwLock::default(),
             swapped: Mutex::default(),
@@ -268,8 +271,19 @@ impl Workqueue {
 
     /// The reconcile of a primary ended.
     pub(crate) fn done(&self, primary: &ObjectRef) {
-        self.queue.locked().done(primary);
+        let mut queue = self.queue.locked();
+        queue.done(primary);
+        let rests = queue.is_idle(Instant::now());
+        drop(queue);
+        if rests {
+            self.rested.store(true, Ordering::Release);
+        }
         self.changed.notify_one();
+    }
+
+    /// Whether everything that was asked at first has been reconciled.
+    pub(crate) fn has_rested(&self) -> bool {
+        self.rested.load(Ordering::Acquire)
     }
 
     /// Whether nothing runs and nothing may run now.

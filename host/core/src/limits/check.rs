@@ -56,6 +56,11 @@ impl Ledger {
         self.complete
     }
 
+    /// Every primary was reconciled since the start: what is not withheld now is not wanted any more.
+    pub fn complete(&mut self) {
+        self.complete = true;
+    }
+
     /// Checks what the time and what is approved let pass.
     pub fn check(&mut self, check: &LimitCheck<'_>) -> LimitResult {
         self.complete |= check.complete;

@@ -272,7 +272,7 @@ mod tests {
         // What is left of a damaged one.
         for damaged in [json!("apiVersion"), json!(5), json!(true)] {
             let said = misnamed(&damaged).map_err(|error| error.to_string());
-            assert_eq!(said, Err("a manifest must be a mapping".to_owned()));
+            assert_eq!(said, Err("`.`: a manifest must be a mapping".to_owned()));
         }
     }
 

@@ -30,6 +30,55 @@ fn put_policy(stage: &Stage, approved: Option<&Value>) -> Result<()> {
     put(&path, policy.to_string().as_bytes())
 }
 
+/// The taints of a fleet under a limit of one cluster in ten minutes, and how many clusters bear one at a time.
+fn tainted(stage: &Stage, lost: &[usize], minute: u8) -> Result<usize> {
+    for index in 0..4 {
+        let status = if lost.contains(&index) {
+            "Unknown"
+        } else {
+            "True"
+        };
+        let condition = json!({"type": "ManagedClusterConditionAvailable", "status": status, "reason": "x",
+            "message": "x", "lastTransitionTime": "2026-11-21T07:00:00Z"});
+        let cluster = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": format!("c{index}")}, "spec": {"hubAcceptsClient": true},
+            "status": {"conditions": [condition]}});
+        put(
+            &stage.fleet.join(format!("c{index}.yaml")),
+            cluster.to_string().as_bytes(),
+        )?;
+    }
+    let now = format!("2026-11-21T08:{minute:02}:00Z");
+    let output = stage.run()?.args(["--once", "--now", &now]).output()?;
+    ensure!(output.status.code().is_some(), "{output:?}");
+    let names = (0..4).map(|index| stage.taints(&format!("c{index}")));
+    let taints = names.collect::<Result<Vec<_>>>()?;
+    Ok(taints.iter().filter(|taints| !taints.is_empty()).count())
+}
+
+#[test]
+fn a_single_run_that_withholds_nothing_more_ends_the_interval() -> Result<()> {
+    let stage = Stage::new(0, 0)?;
+    let mut policy = program::manifest("built-in-taints")?;
+    policy["spec"]["limits"] =
+        json!({"elementsAdded": {"count": 1}, "elementsRemoved": {"percent": 100}});
+    put(
+        &stage.policies.join("policy.yaml"),
+        policy.to_string().as_bytes(),
+    )?;
+    ensure!(tainted(&stage, &[0], 0)? == 1);
+    ensure!(
+        tainted(&stage, &[0, 1], 1)? == 1,
+        "the second one is withheld"
+    );
+    // While it is, the interval goes on.
+    ensure!(tainted(&stage, &[0, 1], 20)? == 1);
+    ensure!(tainted(&stage, &[0], 21)? == 1);
+    ensure!(tainted(&stage, &[0, 2], 40)? == 2, "that is over");
+    ensure!(tainted(&stage, &[0, 2, 3], 41)? == 2);
+    Ok(())
+}
+
 fn limits(stage: &Stage) -> Result<Value> {
     let text = fs::read_to_string(stage.policy_status(POLICY))?;
     let mut status: Value = serde_yaml::from_str(&text)?;

@@ -174,14 +174,37 @@ impl Controller {
         Ok(())
     }
 
-    /// Opens the ledger of a policy, if it has none.
+    /// Opens the ledger of a policy, if it has none. What an earlier run withheld is not wanted any more if every
+    /// primary was reconciled in this one before anything was asked.
     fn open_ledger(&self, policy: &Arc<str>, there: &There) -> Result<(), Failure> {
+        if self.limits.ledger(policy, |_| ()).is_some() {
+            return Ok(());
+        }
+        let mut ledger = Ledger::found(there.record(policy)?);
+        let queue = self.queue(policy);
+        if queue.is_some_and(|queue| queue.has_rested() && self.has_results_of_all(&queue)) {
+            ledger.complete();
+        }
         let mut policies = self.limits.lock();
         let kept = policies.entry(Arc::clone(policy)).or_default();
-        if kept.ledger.is_none() {
-            kept.ledger = Some(Ledger::found(there.record(policy)?));
-        }
+        kept.ledger.get_or_insert(ledger);
         Ok(())
+    }
+
+    /// Opens the ledgers of all policies, also of those that changed nothing: what an earlier run withheld may not be
+    /// wanted any more.
+    pub(super) async fn open_ledgers(&self) {
+        let store = self.limits.store.as_ref();
+        let Some(store) = store.filter(|store| store.place.is_some()) else {
+            return;
+        };
+        let mut there = store.there.lock().await;
+        if self.learn(store, &mut there).await.is_ok() {
+            for queue in self.queues() {
+                // An entry that cannot be used is told to whoever needs it.
+                drop(self.open_ledger(&queue.policy, &there));
+            }
+        }
     }
 
     async fn write(
