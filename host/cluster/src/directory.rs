@@ -153,7 +153,7 @@ impl Directory {
         };
         let shared = Arc::new(SharedDirectory::new(name, tree, limits, writer));
         load_all(&shared, &canonical, is_file).map_err(root_error)?;
-        apply::forget_orphans(&shared);
+        apply::write_patches(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {
             path: root.clone(),
             cause,

@@ -22,22 +22,28 @@ use transom_core::plan::{Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
 
-/// Removes the field patches of objects that are gone, so that an object that comes back starts without them.
-pub(super) fn forget_orphans(shared: &SharedDirectory) {
-    let orphans = shared.store().orphans();
-    for target in orphans {
+/// Writes what users' changes left of field patches, also for the next run, and removes those of objects that are
+/// gone: an object that comes back starts without them.
+pub(super) fn write_patches(shared: &SharedDirectory) {
+    if shared.own.is_none() {
+        return;
+    }
+    let outdated = shared.store().outdated();
+    for target in outdated {
         let file = object_file(&target);
         let _writing = shared.stripe(&file);
-        if shared.own.is_some() && shared.store().orphans().contains(&target) {
-            // A failed removal is retried with the next change; meanwhile the patch has no effect.
-            drop(
-                OwnWriter {
-                    shared,
-                    target: &target,
-                    file: &file,
-                }
-                .remove(Layer::Patch, Some(&SlotState::Absent)),
-            );
+        let (patch, seen) = {
+            let store = shared.store();
+            (store.outdated_by(&target), store.seen(&target))
+        };
+        if let Some(patch) = patch {
+            let writer = OwnWriter {
+                shared,
+                target: &target,
+                file: &file,
+            };
+            // A failed write is retried with the next change; meanwhile the file has no effect.
+            drop(writer.put_patch(patch, &seen));
         }
     }
 }

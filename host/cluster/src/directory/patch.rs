@@ -1,10 +1,11 @@
 //! Fields that the agent lays over a user's object, each with the user's value from which it was computed.
-//! A later change by the user takes effect.
+//! A later change by the user takes effect, and stays in effect when the user takes it back.
 
 use super::merge::merge;
 use super::names::digest;
 use serde_json::{Map, Value, json};
 use transom_core::document::emit::to_yaml_in_order;
+use transom_core::projection::Paths;
 use transom_core::projection::path::{at, keys};
 use transom_core::reference::ObjectRef;
 
@@ -34,15 +35,34 @@ pub(super) struct FieldPatch {
 }
 
 impl Patch {
-    /// Lays every field over `body`, if that is the object for which they were computed.
+    /// Lays every field over `body`, the user's object as of the last [`Patch::rebased`].
     pub(super) fn lay(&self, body: &mut Value) {
-        if self.is_of_another(body) {
-            return;
-        }
         for field in &self.fields {
-            let seen = field.seen(get(body, &field.path));
-            set(body, &field.path, seen);
+            set(body, &field.path, field.value.clone());
         }
+    }
+
+    /// What is left of the patch after `body` was read, the user's object; `None` if the user changed none of its
+    /// fields. What gave way to a change is over for good: the values that the user has now are the new bases.
+    pub(super) fn rebased(&self, body: &Value) -> Option<Self> {
+        let is_of_another = self.is_of_another(body);
+        let now = |field: &FieldPatch| get(body, &field.path).cloned();
+        let mut fields = self.fields.iter();
+        if !is_of_another && fields.all(|field| field.base == now(field)) {
+            return None;
+        }
+        let fields = self.fields.iter().filter(|_| !is_of_another);
+        let fields = fields.map(|field| field.rebased(now(field)));
+        Some(Self {
+            uid: self.uid.clone(),
+            fields: fields.filter(|field| field.base != field.value).collect(),
+        })
+    }
+
+    /// The paths of its fields; `None` if one cannot be read apart from the rest of an object.
+    pub(super) fn paths(&self) -> Option<Paths> {
+        let paths: Vec<&str> = self.fields.iter().map(|field| &*field.path).collect();
+        Paths::parse(&paths).ok()
     }
 
     fn is_of_another(&self, body: &Value) -> bool {
@@ -129,25 +149,23 @@ fn uid(body: &Value) -> Option<&str> {
 }
 
 impl FieldPatch {
-    /// The effective value of the field: a three-way merge of what the user had, what the agent made of it, and what
-    /// the user has now. Lists merge by element, so that new elements of both are kept; for any other conflict, also
-    /// that of an element, the user's value counts.
-    fn seen(&self, now: Option<&Value>) -> Option<Value> {
-        if now == self.base.as_ref() {
-            return self.value.clone();
-        }
-        let (Some(base), Some(value), Some(list)) = (
-            elements(self.base.as_ref()),
-            elements(self.value.as_ref()),
-            elements(now),
-        ) else {
-            return now.cloned();
+    /// The field over the value that the user has now: a three-way merge of what the user had, what the agent made of
+    /// it, and what the user has now. Lists merge by element, so that new elements of both are kept; for any other
+    /// conflict, also that of an element, the user's value counts.
+    fn rebased(&self, now: Option<Value>) -> Self {
+        let lists = [&self.base, &self.value, &now].map(|list| elements(list.as_ref()));
+        let value = match lists {
+            _ if now == self.base => self.value.clone(),
+            [Some(base), Some(value), Some(list)] => {
+                let merged = merge(base, value, list);
+                (now.is_some() || !merged.is_empty()).then_some(Value::Array(merged))
+            }
+            _ => now.clone(),
         };
-        let merged = merge(base, value, list);
-        if merged.is_empty() && now.is_none() {
-            None
-        } else {
-            Some(Value::Array(merged))
+        Self {
+            path: self.path.clone(),
+            base: now,
+            value,
         }
     }
 
@@ -226,9 +244,20 @@ mod tests {
     fn seen(base: Value, value: Value, now: Value) -> Value {
         let mut patch = Patch::default();
         patch.take(&json!({"spec": {"taints": base}}), "spec.taints", &value);
-        let mut body = json!({"spec": {"taints": now}});
+        let body = json!({"spec": {"taints": now}});
+        let seen = read(&mut patch, body);
+        seen.pointer("/spec/taints").cloned().unwrap_or_default()
+    }
+
+    /// The object with the patch over it, after the user's object was read.
+    fn read(patch: &mut Patch, mut body: Value) -> Value {
+        if let Some(rebased) = patch.rebased(&body) {
+            let left = Some(rebased).filter(|rebased| !rebased.fields.is_empty());
+            *patch = left.unwrap_or_default();
+        }
+        assert_eq!(patch.rebased(&body), None, "it is over nothing else now");
         patch.lay(&mut body);
-        body.pointer("/spec/taints").cloned().unwrap_or_default()
+        body
     }
 
     #[test]
@@ -248,24 +277,30 @@ mod tests {
         let reference = ObjectRef::local("v1", "ConfigMap", None, "a");
         let document = serde_yaml::from_str(&patch.file(&reference)).unwrap();
         assert_eq!(Patch::from_document(&document).as_ref(), Some(&patch));
-        for (mut body, is_laid) in [
+        for (body, is_laid) in [
             (first.clone(), true),
             (second.clone(), false),
             (object(Value::Null), false),
         ] {
-            patch.lay(&mut body);
+            let body = read(&mut patch.clone(), body);
             assert_eq!(body.pointer("/status/x").is_some(), is_laid, "{body}");
         }
-        patch.take(&second, "status.y", &json!("else"));
-        let mut body = second;
-        patch.lay(&mut body);
-        assert_eq!(body["status"], json!({"y": "else"}));
+        let mut other = patch.clone();
+        other.take(&second, "status.y", &json!("else"));
+        assert_eq!(
+            read(&mut other, second.clone())["status"],
+            json!({"y": "else"})
+        );
+        read(&mut patch, second);
+        assert_eq!(
+            read(&mut patch, first.clone()),
+            first,
+            "it is over for good"
+        );
         // Without a uid the name is all that there is.
         let mut patch = Patch::default();
         patch.take(&object(Value::Null), "status.x", &json!("decided"));
-        let mut body = first;
-        patch.lay(&mut body);
-        assert_eq!(body["status"], json!({"x": "decided"}));
+        assert_eq!(read(&mut patch, first)["status"], json!({"x": "decided"}));
     }
 
     #[test]
@@ -398,6 +433,87 @@ mod tests {
             seen(json!(["a", "b"]), json!(["own", "b"]), json!(["b"])),
             json!(["b", "own"])
         );
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "a test tells its story in one piece")]
+    fn what_gave_way_to_the_user_is_over_for_good() {
+        let of = |key: &str, time| taint(key, "NoSelect", time);
+        let (a, timed, own) = (of("a", None), of("a", Some("1")), of("own", Some("1")));
+        for (base, value, edited, expected, what) in [
+            (json!("a"), json!("b"), json!("c"), json!("a"), "a value"),
+            (
+                json!("a"),
+                json!("b"),
+                json!("b"),
+                json!("a"),
+                "the agent's value",
+            ),
+            (json!("a"), json!("b"), Value::Null, json!("a"), "no value"),
+            (
+                Value::Null,
+                json!("b"),
+                json!("c"),
+                Value::Null,
+                "a value for none",
+            ),
+            (
+                json!([a]),
+                json!([timed]),
+                json!([]),
+                json!([a]),
+                "a timed element",
+            ),
+            (
+                json!([a]),
+                json!([timed, own]),
+                Value::Null,
+                json!([a, own]),
+                "no list",
+            ),
+            (
+                json!([a]),
+                json!([]),
+                json!([]),
+                json!([a]),
+                "an element that the agent removed",
+            ),
+            (
+                json!([a]),
+                json!([a, own]),
+                json!([a, own]),
+                json!([a]),
+                "the agent's element",
+            ),
+            (
+                json!([a]),
+                json!([timed, own]),
+                json!([a, of("b", None)]),
+                json!([timed, own]),
+                "one more",
+            ),
+        ] {
+            let body = |value: &Value| json!({"spec": {"x": value}});
+            let mut patch = Patch::default();
+            patch.take(&body(&base), "spec.x", &value);
+            read(&mut patch, body(&edited));
+            let seen = read(&mut patch, body(&base));
+            assert_eq!(seen["spec"]["x"], expected, "{what}");
+            let is_over = expected == base;
+            assert_eq!(patch.fields.is_empty(), is_over, "{what}: {patch:?}");
+        }
+    }
+
+    #[test]
+    fn fields_end_one_by_one() {
+        let users = |x: u8, y: u8| json!({"metadata": {"labels": {"x": x}}, "status": {"y": y}});
+        let mut patch = Patch::default();
+        patch.take(&users(0, 0), "metadata.labels.x", &json!(9));
+        patch.take(&users(0, 0), "status.y", &json!(9));
+        assert_eq!(read(&mut patch, users(1, 0)), users(1, 9));
+        assert_eq!(read(&mut patch, users(0, 0)), users(0, 9));
+        assert_eq!(read(&mut patch, users(0, 1)), users(0, 1));
+        assert_eq!(patch.fields, []);
     }
 
     #[test]

@@ -100,6 +100,21 @@ impl Slot {
         }
     }
 
+    /// Lays the patch over what the user has now, if exactly one file has the object: what is in none, or in several,
+    /// is not known. Whether the patch differs then.
+    pub(super) fn rebase(&mut self) -> bool {
+        let ([user], Some(patch)) = (self.users.as_slice(), &self.patch) else {
+            return false;
+        };
+        let body = parse(&user.text, patch.paths().as_ref());
+        let Some(rebased) = body.ok().and_then(|body| patch.rebased(&body)) else {
+            return false;
+        };
+        let left = Some(rebased).filter(|rebased| !rebased.fields.is_empty());
+        self.patch = left.map(Arc::new);
+        true
+    }
+
     /// Upper bound of the bytes that the object takes once it is parsed, without the fields laid over it.
     pub(super) fn weigh(&self) -> usize {
         let made = self.made.as_ref().map_or(0, |made| made.weight);

@@ -3,6 +3,7 @@
 
 mod leaving;
 mod listing;
+mod patched;
 mod unreadable;
 
 use super::change::{DirectoryNews, Edit, FileContent, Print};
@@ -39,6 +40,8 @@ pub(super) struct DirectoryStore {
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
     /// Objects that are gone, but still have a field patch.
     orphans: BTreeSet<Arc<ObjectRef>>,
+    /// Objects whose field patch is no longer the one in its file, because of what the user changed.
+    rebased: BTreeSet<Arc<ObjectRef>>,
     /// Objects that no user's file has any more, and since when. Their slots keep the last source.
     leaving: BTreeMap<Arc<ObjectRef>, Instant>,
 }
@@ -60,6 +63,7 @@ impl DirectoryStore {
             problems: BTreeMap::new(),
             duplicates: BTreeMap::new(),
             orphans: BTreeSet::new(),
+            rebased: BTreeSet::new(),
             leaving: BTreeMap::new(),
         }
     }
@@ -206,16 +210,6 @@ impl DirectoryStore {
         objects
     }
 
-    /// Objects that are gone, but still have a field patch. None while anything is unreadable, because the objects may
-    /// be there.
-    pub(super) fn orphans(&self) -> Vec<Arc<ObjectRef>> {
-        if self.problems.is_empty() {
-            self.orphans.iter().cloned().collect()
-        } else {
-            Vec::new()
-        }
-    }
-
     /// The slot of an object; makes it if there is none.
     fn entry(&mut self, reference: Arc<ObjectRef>) -> (Arc<ObjectRef>, &mut Slot) {
         let reference = self
@@ -234,6 +228,9 @@ impl DirectoryStore {
             return Vec::new();
         };
         for reference in &file.objects {
+            if place.layer == Layer::Patch {
+                self.rebased.remove(reference);
+            }
             let Some(slot) = self.slots.get_mut(reference) else {
                 continue;
             };
@@ -260,32 +257,9 @@ impl DirectoryStore {
         let mut news = Vec::new();
         let mut groups = BTreeSet::new();
         for reference in touched {
-            let Some(slot) = self.slots.get_mut(&reference) else {
+            let Some((before, now)) = self.update(&reference) else {
                 continue;
             };
-            let now = match slot.effective().seen(&self.key) {
-                // Share one text of file names between all duplicates in the same files.
-                SlotState::Duplicate(files) => {
-                    let known = self
-                        .duplicates
-                        .get_key_value(&files)
-                        .map(|(known, _)| Arc::clone(known));
-                    SlotState::Duplicate(known.unwrap_or(files))
-                }
-                now => now,
-            };
-            let before = std::mem::replace(&mut slot.seen, now.clone());
-            if slot.users.is_empty() && slot.patch.is_some() {
-                self.orphans.insert(Arc::clone(&reference));
-            } else {
-                self.orphans.remove(&reference);
-            }
-            if slot.is_empty() {
-                self.slots.remove(&reference);
-            }
-            if now == before {
-                continue;
-            }
             if let SlotState::Duplicate(files) = &before {
                 self.duplicates
                     .entry(Arc::clone(files))
@@ -306,6 +280,28 @@ impl DirectoryStore {
         }
         news.extend(groups.into_iter().map(|files| self.group(files)));
         news
+    }
+
+    /// Updates the state of one object; returns the former and the new one if they differ.
+    fn update(&mut self, reference: &Arc<ObjectRef>) -> Option<(SlotState, SlotState)> {
+        self.follow(reference);
+        let slot = self.slots.get_mut(reference)?;
+        let now = match slot.effective().seen(&self.key) {
+            // Share one text of file names between all duplicates in the same files.
+            SlotState::Duplicate(files) => {
+                let known = self
+                    .duplicates
+                    .get_key_value(&files)
+                    .map(|(known, _)| Arc::clone(known));
+                SlotState::Duplicate(known.unwrap_or(files))
+            }
+            now => now,
+        };
+        let before = std::mem::replace(&mut slot.seen, now.clone());
+        if slot.is_empty() {
+            self.slots.remove(reference);
+        }
+        (now != before).then_some((before, now))
     }
 
     /// The object in an own file.
@@ -341,6 +337,7 @@ mod tests {
         Objects(u8, Vec<(u8, u8)>),
         Made(u8, u8, Option<u8>),
         Patch(u8, u8),
+        WriteBack(u8, Patch),
     }
 
     fn act() -> impl Strategy<Value = Act> {
@@ -416,16 +413,20 @@ mod tests {
             }
             Act::Patch(name, value) => {
                 let mut patch = Patch::default();
-                patch.take(
-                    &json!({"data": {"x": [0]}}),
-                    "data.x",
-                    &json!([0, value + 10]),
-                );
-                (
-                    place(Layer::Patch, *name),
-                    Edit::Put(print, FileContent::Patch(reference(*name).into(), patch)),
-                )
+                // The user's element becomes another one.
+                patch.take(&json!({"data": {"x": [0]}}), "data.x", &json!([value + 10]));
+                edit(&Act::WriteBack(*name, patch))
             }
+            Act::WriteBack(name, patch) if patch.fields.is_empty() => {
+                (place(Layer::Patch, *name), Edit::Remove)
+            }
+            Act::WriteBack(name, patch) => (
+                place(Layer::Patch, *name),
+                Edit::Put(
+                    print,
+                    FileContent::Patch(reference(*name).into(), patch.clone()),
+                ),
+            ),
         }
     }
 
@@ -452,6 +453,17 @@ mod tests {
         }
     }
 
+    /// Has the files of patches follow what users changed.
+    fn write_back(store: &mut DirectoryStore, done: &mut Vec<Act>) {
+        for object in store.rebased.clone() {
+            let patch = store.outdated_by(&object).unwrap();
+            let act = Act::WriteBack(object.name.as_bytes()[1] - b'0', patch);
+            assert_eq!(store.change([edit(&act)]), [], "the object is as it was");
+            done.push(act);
+        }
+        assert!(store.rebased.is_empty());
+    }
+
     /// A store with all acts as one change.
     fn at_once(key: &RandomState, acts: &[Act]) -> DirectoryStore {
         let mut fresh = DirectoryStore::new("local", key.clone());
@@ -469,7 +481,7 @@ mod tests {
         #[test]
         fn what_leaves_stays_until_it_is_let_go(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
             let mut store = DirectoryStore::new("local", RandomState::new());
-            let now = Instant::now();
+            let (now, mut done) = (Instant::now(), Vec::new());
             for acts in acts.chunks(batch) {
                 let made = |name| store.slot(&reference(name)).is_some_and(|slot| slot.made.is_some());
                 let was_made: Vec<bool> = (0..4).map(made).collect();
@@ -479,13 +491,16 @@ mod tests {
                     let users = !was_made[usize::from(name)] && before[&name] != SlotState::Absent;
                     prop_assert!(!(users && now == SlotState::Absent), "o{name} is gone");
                 }
+                done.extend_from_slice(acts);
+                write_back(&mut store, &mut done);
             }
             let all = store.leaving(|_| true);
             for news in store.let_go(&all) {
                 prop_assert!(!matches!(&news, DirectoryNews::Object(object) if !all.contains(object)));
             }
             prop_assert!(store.leaving(|_| true).is_empty());
-            prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &acts)));
+            write_back(&mut store, &mut done);
+            prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &done)));
         }
 
         /// For any order of changes: the state equals that of the files, a listener knows all of it, and no event was
@@ -494,7 +509,7 @@ mod tests {
         fn the_state_depends_on_the_files_only(acts in proptest::collection::vec(act(), 0..24), batch in 1..4usize) {
             let mut store = DirectoryStore::new("local", RandomState::new());
             let mut told = seen(&store);
-            let mut unreadable = BTreeMap::new();
+            let (mut unreadable, mut done) = (BTreeMap::new(), Vec::new());
             for acts in acts.chunks(batch) {
                 for news in store.change(acts.iter().map(edit)) {
                     match news {
@@ -517,8 +532,10 @@ mod tests {
                 let mut now = store.unreadable();
                 now.sort_by(|one, other| one.place.cmp(&other.place));
                 prop_assert_eq!(unreadable.values().cloned().collect::<Vec<_>>(), now);
+                done.extend_from_slice(acts);
+                write_back(&mut store, &mut done);
             }
-            prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &acts)));
+            prop_assert_eq!(seen(&store), seen(&at_once(&store.key, &done)));
         }
     }
 }

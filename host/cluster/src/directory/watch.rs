@@ -197,6 +197,7 @@ impl Follower {
         }
         let edits = load::read_files(&self.shared, missed.files);
         load::take_over_at(&self.shared, edits, Some(now));
+        apply::write_patches(&self.shared);
     }
 
     /// One pass: reads everything that is due, as one change.
@@ -239,12 +240,10 @@ impl Follower {
             self.note_change(&edits, now);
             news.extend(load::take_over_at(&self.shared, edits, Some(now)));
             news.extend(self.let_go(&gone, now));
-            apply::forget_orphans(&self.shared);
+            apply::write_patches(&self.shared);
         }
-        if news
-            .iter()
-            .any(|news| !matches!(news, DirectoryNews::Object(_)))
-        {
+        let is_object = |news: &DirectoryNews| matches!(news, DirectoryNews::Object(_));
+        if !news.iter().all(is_object) {
             // A failed write is repeated with the next change of what cannot be read; nothing depends on the file.
             drop(status::publish_unreadable(&self.shared));
         }

@@ -1,6 +1,8 @@
 //! A directory of manifests on real folders, through its public API only. Tests never sleep.
 
 #[cfg(test)]
+mod changed_back;
+#[cfg(test)]
 mod cluster;
 #[cfg(test)]
 mod own;

@@ -26,7 +26,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         Self::of(Folder::new(files))
     }
 
@@ -85,7 +85,7 @@ impl Watched {
     }
 
     /// Nothing so far is reported: a later change is the next observation.
-    fn expect_silence(&mut self) {
+    pub(crate) fn expect_silence(&mut self) {
         self.marks += 1;
         let name = format!("mark-{}", self.marks);
         self.folder
@@ -315,6 +315,8 @@ fn managed_fields_and_user_fields_are_both_visible() {
         .folder
         .write("a.yaml", TAINTED.replace("[one]", "[one, two]"));
     watched.expect(&["ConfigMap n/a [\"one\",\"two\",\"ours\"]"]);
+    // The patch follows right after; then nothing writes it any more.
+    watched.expect_silence();
     watched.folder.remove(".transom/patches/n/ConfigMap.a.yaml");
     watched.expect(&["ConfigMap n/a [\"one\",\"two\"]"]);
 }

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
 use transom_core::reference::ObjectRef;
+use transom_e2e::agent::DEADLINE;
 use transom_e2e::program::{self, code, stderr, stdout};
 use transom_e2e::stage::{NOW, Stage, put};
 use transom_e2e::tree;
+use transom_support::wait;
 
 const API: &str = "cluster.open-cluster-management.io/v1";
 
@@ -53,6 +55,98 @@ fn a_taint_that_the_agent_timed_follows_the_users_file() -> Result<()> {
         let there = &there.body["spec"]["taints"];
         let there = there.as_array().cloned().unwrap_or_default();
         ensure!(there == timed, "{taints}: {there:?}");
+    }
+    Ok(())
+}
+
+/// A denial counts also where the file had the same text before the cluster was accepted.
+#[test]
+fn a_cluster_that_a_user_denies_stays_denied() -> Result<()> {
+    let stage = stage("cluster-access")?;
+    let mut acceptance = program::manifest("cluster-acceptance")?;
+    let rule = "/spec/guests/decide/settings/rules";
+    *acceptance.pointer_mut(rule).context("no rules")? = json!([{"names": ["*"]}]);
+    let file = stage.policies.join("acceptance.yaml");
+    put(&file, acceptance.to_string().as_bytes())?;
+    let told = || -> Option<String> {
+        let one = ObjectRef::local(API, "ManagedCluster", None, "one");
+        let cluster = stage.object(&one).ok()??.body;
+        let reason = cluster.pointer("/status/conditions/0/reason")?;
+        reason.as_str().map(str::to_owned)
+    };
+    let spec = |accepts| json!({"hubAcceptsClient": accepts});
+    let (accepted, denied) = ("HubClusterAdminAccepted", "HubClusterAdminDenied");
+    for (spec, reason) in [
+        (spec(false), accepted),
+        (spec(true), accepted),
+        (spec(false), denied),
+        (json!({}), denied),
+        (spec(false), denied),
+    ] {
+        put_cluster(&stage, "one.yaml", &spec)?;
+        let output = stage.once()?;
+        ensure!(code(&output) == Some(0), "{spec}: {}", stderr(&output));
+        ensure!(told().as_deref() == Some(reason), "{spec}: {:?}", told());
+    }
+    let agent = stage.watch()?;
+    for (accepts, reason) in [(true, accepted), (false, denied)] {
+        put_cluster(&stage, "one.yaml", &spec(accepts))?;
+        wait::until(reason, DEADLINE, || (told()? == reason).then_some(()))?;
+    }
+    agent.stop()?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    ensure!(told().as_deref() == Some(denied), "{:?}", told());
+    Ok(())
+}
+
+#[test]
+fn a_cluster_set_that_a_user_names_again_counts_again() -> Result<()> {
+    const SET: &str = "cluster.open-cluster-management.io/clusterset";
+    let mut policy = program::manifest("cluster-sets-by-rule")?;
+    let rule = "/spec/guests/decide/settings/rules";
+    let prod = json!([{"set": "prod", "labels": {"env": ["prod"]}}]);
+    *policy.pointer_mut(rule).context("no rules")? = prod;
+    let labels = |env: &str, set: Option<&str>| match set {
+        Some(set) => json!({"env": env, SET: set}),
+        None => json!({"env": env}),
+    };
+    for story in [
+        [
+            ("prod", Some("a"), Some("prod")),
+            ("x", Some("b"), Some("b")),
+            ("x", Some("a"), Some("a")),
+        ],
+        [
+            ("prod", None, Some("prod")),
+            ("x", Some("a"), Some("a")),
+            ("x", None, None),
+        ],
+    ] {
+        let stage = Stage::new(0, 0)?;
+        put(
+            &stage.policies.join("policy.yaml"),
+            policy.to_string().as_bytes(),
+        )?;
+        for (env, users, expected) in story {
+            let metadata = json!({"name": "one", "labels": labels(env, users)});
+            let cluster =
+                json!({"apiVersion": API, "kind": "ManagedCluster", "metadata": metadata});
+            put(
+                &stage.fleet.join("one.yaml"),
+                cluster.to_string().as_bytes(),
+            )?;
+            let output = stage.once()?;
+            ensure!(
+                code(&output) == Some(0),
+                "{env} {users:?}: {}",
+                stderr(&output)
+            );
+            let one = ObjectRef::local(API, "ManagedCluster", None, "one");
+            let there = stage.object(&one)?.context("no cluster")?;
+            let set = there.label(SET);
+            ensure!(set == expected, "{env} {users:?}: {set:?}");
+        }
     }
     Ok(())
 }

@@ -76,14 +76,18 @@ impl OwnWriter<'_> {
         if patch == before {
             return Ok((body, seen));
         }
-        if patch.fields.is_empty() {
-            self.remove(Layer::Patch, Some(&seen))?;
-        } else {
-            let file = self.written(|| patch.file(self.target));
-            let content = FileContent::Patch(Arc::new(self.target.clone()), patch);
-            self.put(Layer::Patch, file.as_deref(), content, &seen)?;
-        }
+        self.put_patch(patch, &seen)?;
         Ok((body, seen))
+    }
+
+    /// Writes the file of a patch; one without fields has none.
+    pub(super) fn put_patch(&self, patch: Patch, expected: &SlotState) -> Result<(), WriteFailure> {
+        if patch.fields.is_empty() {
+            return self.remove(Layer::Patch, Some(expected));
+        }
+        let file = self.written(|| patch.file(self.target));
+        let content = FileContent::Patch(Arc::new(self.target.clone()), patch);
+        self.put(Layer::Patch, file.as_deref(), content, expected)
     }
 
     /// The object as a write left it; `None` if it changed since.
