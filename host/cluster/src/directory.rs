@@ -60,6 +60,8 @@ pub struct DirectoryOptions {
     pub writable: bool,
     /// Whether changes are followed.
     pub watch: bool,
+    /// What counts as now, in seconds since 1970; `None` for the system's clock.
+    pub now: Option<i64>,
 }
 
 impl DirectoryOptions {
@@ -73,6 +75,7 @@ impl DirectoryOptions {
             limits: SizeLimits::default(),
             writable: true,
             watch: true,
+            now: None,
         }
     }
 }
@@ -130,6 +133,7 @@ impl Directory {
             limits,
             writable,
             watch,
+            now,
         } = options;
         let root_error = |cause| OpenError::Root {
             path: root.clone(),
@@ -151,7 +155,9 @@ impl Directory {
             root: folder,
             own,
         };
-        let shared = Arc::new(SharedDirectory::new(name, tree, limits, writer));
+        let mut shared = SharedDirectory::new(name, tree, limits, writer);
+        shared.now = now;
+        let shared = Arc::new(shared);
         load_all(&shared, &canonical, is_file).map_err(root_error)?;
         apply::write_patches(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {

@@ -71,6 +71,7 @@ fn directory(NamedDir { name, dir }: &NamedDir, args: &RunArgs) -> DirectoryOpti
         watch: !args.once,
         writable: args.asked.is_none(),
         limits: limits(args.reconcile.max_object_bytes),
+        now: args.reconcile.now,
         ..DirectoryOptions::new(name, dir)
     }
 }

@@ -7,6 +7,7 @@ use super::SharedDirectory;
 use super::change::{DirectoryNews, Edit, FileContent, Print};
 use super::load::made_file;
 use super::names::{digest, object_file};
+use super::patch::{get, set};
 use super::shared::version_text;
 use super::slot::{Effective, MadeObject, SlotState, version};
 use super::store::DirectoryStore;
@@ -21,6 +22,12 @@ use transom_core::object::Object;
 use transom_core::plan::{Step, WriteFailure};
 use transom_core::reference::ObjectRef;
 use transom_core::share::room;
+use transom_core::time::format_rfc3339;
+
+/// Where an object says since when it is being deleted.
+const DELETED: &str = "metadata.deletionTimestamp";
+/// Where it names who has to agree to its end.
+const FINALIZERS: &str = "metadata.finalizers";
 
 /// Writes what users' changes left of field patches, also for the next run, and removes those of objects that are
 /// gone: an object that comes back starts without them.
@@ -48,8 +55,8 @@ pub(super) fn write_patches(shared: &SharedDirectory) {
     }
 }
 
-/// Performs one step, with exclusive access to the own files of the object. Gives a patched object as the patch left
-/// it: the caller does not need the state of one that the agent made whole.
+/// Performs one step, with exclusive access to the own files of the object. Gives an object that was patched, or whose
+/// removal waits for finalizers, as the step left it: the caller needs no other state.
 pub(super) fn perform(
     shared: &SharedDirectory,
     target: &ObjectRef,
@@ -71,7 +78,7 @@ pub(super) fn perform(
         Step::Patch {
             version, fields, ..
         } => writer.patch(&fields, &version),
-        Step::Delete { version, .. } => writer.delete(&version).map(|()| None),
+        Step::Delete { version, .. } => writer.delete(&version),
     }
 }
 
@@ -173,31 +180,53 @@ impl OwnWriter<'_> {
         Ok(seen)
     }
 
-    /// Removes an object that the agent made. A user's object is only hidden in memory, if nothing may be written; else
-    /// this fails.
-    fn delete(&self, version: &str) -> Result<(), WriteFailure> {
-        let users = {
+    /// Removes an object that the agent made; one with finalizers is only marked as being deleted. A user's object is
+    /// only hidden in memory, if nothing may be written; else this fails.
+    fn delete(&self, version: &str) -> Result<Option<Object>, WriteFailure> {
+        let (effective, file) = {
             let store = self.shared.store();
             self.expect(&store, Some(version))?;
-            let is_users = matches!(store.effective(self.target), Effective::Users(..));
-            store
-                .users_file(self.target)
-                .filter(|_| is_users)
-                .map(|file| file.display().to_string())
+            let file = store.users_file(self.target);
+            let file = file.map(|file| file.display().to_string());
+            (store.effective(self.target), file.unwrap_or_default())
         };
-        // As on an API server its end is told: a guest may wait for it.
-        match users {
-            None => self.remove(Layer::Made, None),
-            Some(file) if self.shared.own.is_some() => {
+        match (effective, &self.shared.own) {
+            (Effective::Made(text), Some(_)) => {
+                let mut body = self.parse(&text)?;
+                if get(&body, DELETED).is_none() {
+                    let now = format_rfc3339(self.shared.now_seconds());
+                    set(&mut body, DELETED, Some(now.into()));
+                }
+                self.remake(body, version)
+            }
+            (Effective::Users(..), Some(_)) => {
                 Err(self.failed(format!("it is defined in {file}, a file of the user")))
             }
-            Some(_) => {
+            (Effective::Users(..), None) => {
                 let mut store = self.shared.store_mut();
                 let news = store.hide(self.target);
                 self.tell(&store, news, None);
-                Ok(())
+                Ok(None)
             }
+            _ => self.end(),
         }
+    }
+
+    /// Writes an object that the agent made. As on an API server, what is being deleted is gone with its last
+    /// finalizer; in memory all is gone as soon as it is deleted, since nobody would take the finalizers off.
+    fn remake(&self, body: Value, version: &str) -> Result<Option<Object>, WriteFailure> {
+        let finalizers = get(&body, FINALIZERS).and_then(Value::as_array);
+        let is_held = finalizers.is_some_and(|names| !names.is_empty());
+        if self.shared.own.is_some() && get(&body, DELETED).is_some() && !is_held {
+            return self.end();
+        }
+        let seen = self.make(&body, Some(version))?;
+        Ok(self.left(body, &seen))
+    }
+
+    /// Removes the file of an object that the agent made. As on an API server its end is told: a guest may wait for it.
+    fn end(&self) -> Result<Option<Object>, WriteFailure> {
+        self.remove(Layer::Made, None).map(|()| None)
     }
 
     /// The text of an own file; `None` in a directory that may not be written.

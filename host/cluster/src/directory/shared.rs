@@ -15,6 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::SystemTime;
 use transom_api::labels;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
@@ -35,6 +36,8 @@ pub(super) struct SharedDirectory {
     pub(super) limits: SizeLimits,
     /// The own folder, if it may be written.
     pub(super) own: Option<OwnFolder>,
+    /// What counts as now, in seconds since 1970; `None` for the system's clock.
+    pub(super) now: Option<i64>,
     /// Key of versions and prints, one per run.
     pub(super) key: RandomState,
     /// Its folders; others once the given path leads to another one.
@@ -73,6 +76,7 @@ impl SharedDirectory {
             tree: RwLock::new(Arc::new(tree)),
             limits,
             own,
+            now: None,
             key,
             store,
             feeds: Mutex::default(),
@@ -96,6 +100,14 @@ impl SharedDirectory {
                 None,
             )
         }
+    }
+
+    /// The time, as an API server has its own.
+    pub(super) fn now_seconds(&self) -> i64 {
+        self.now.unwrap_or_else(|| {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            since.map_or(0, |since| since.as_secs().cast_signed())
+        })
     }
 
     /// The folders, as they are now.

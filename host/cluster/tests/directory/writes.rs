@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use transom_api::status::{Condition, ConditionStatus, ConditionType, PolicyStatus};
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster as _;
-use transom_cluster::directory::Directory;
+use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::plan::{Step, WriteKind};
 use transom_core::report::{End, Report};
 
@@ -63,6 +63,53 @@ fn creates_changes_and_deletes_an_object() {
     done(&again, delete(secret_ref("s"), version));
     assert_eq!(read(&again, &secret_ref("s")), None);
     assert!(!folder.path(".transom/objects/n").exists());
+}
+
+/// As on an API server: a removal waits for the finalizers, and the object goes with the last of them.
+#[test]
+fn an_object_with_finalizers_goes_once_they_are_off() {
+    let folder = Folder::new(&[]);
+    let now = Some(1_000);
+    let open = || {
+        let options = folder.options();
+        Directory::open(DirectoryOptions { now, ..options }).unwrap()
+    };
+    let mut held = secret("s", "b25l");
+    held.body["metadata"]["finalizers"] = json!(["one", "two"]);
+    done(&open(), Step::Create { desired: held });
+    let finalizers = "metadata.finalizers";
+    // The second removal comes after a restart, and changes nothing.
+    for _ in 0..2 {
+        let directory = open();
+        let version = read(&directory, &secret_ref("s")).unwrap().version;
+        let step = delete(secret_ref("s"), version);
+        let outcome = apply(&directory, vec![step]);
+        assert_eq!(outcome.failure(), None);
+        let there = read(&directory, &secret_ref("s")).unwrap();
+        assert_eq!(outcome.steps[0].left.as_deref(), Some(&there));
+        let since = &there.body["metadata"]["deletionTimestamp"];
+        assert_eq!(*since, "1970-01-01T00:16:40Z");
+    }
+    let directory = open();
+    done(
+        &directory,
+        patch(&directory, &secret_ref("s"), finalizers, json!(["two"])),
+    );
+    assert!(folder.path(SECRET_FILE).exists());
+    let last = patch(&directory, &secret_ref("s"), finalizers, Value::Null);
+    let outcome = apply(&directory, vec![last]);
+    assert_eq!((outcome.failure(), &outcome.steps[0].left), (None, &None));
+    assert_eq!(read(&directory, &secret_ref("s")), None);
+    assert!(!folder.path(SECRET_FILE).exists());
+    // Finalizers alone do not end an object.
+    done(&directory, create("t", "b25l"));
+    for names in [json!(["one"]), json!([])] {
+        done(
+            &directory,
+            patch(&directory, &secret_ref("t"), finalizers, names),
+        );
+    }
+    assert!(read(&directory, &secret_ref("t")).is_some());
 }
 
 #[test]

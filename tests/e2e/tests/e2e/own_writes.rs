@@ -73,30 +73,77 @@ fn a_cluster_is_released_by_the_run_that_removes_what_was_made_for_it() -> Resul
     Ok(())
 }
 
+fn hosted_cluster() -> ObjectRef {
+    let api_version = "hypershift.openshift.io/v1beta1";
+    ObjectRef::local(api_version, "HostedCluster", Some("clusters"), "one")
+}
+
+fn put_hosted(stage: &Stage, deletion: Option<&str>) -> Result<()> {
+    let hosted = json!({
+        "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster",
+        "metadata": {"name": "one", "namespace": "clusters", "uid": "u", "deletionTimestamp": deletion,
+            "annotations": {"cluster.open-cluster-management.io/managedcluster-name": "one"}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Available", "status": "True", "reason": "AsExpected"}]},
+    });
+    let file = stage.fleet.join("hosted.yaml");
+    put(&file, hosted.to_string().as_bytes())
+}
+
 #[test]
 fn a_hosted_cluster_is_released_by_the_run_that_removes_its_managed_cluster() -> Result<()> {
     let stage = stage(&["auto-import", "detach"])?;
-    let hosted = |deletion: Option<&str>| {
-        let hosted = json!({
-            "apiVersion": "hypershift.openshift.io/v1beta1", "kind": "HostedCluster",
-            "metadata": {"name": "one", "namespace": "clusters", "uid": "u", "deletionTimestamp": deletion,
-                "annotations": {"cluster.open-cluster-management.io/managedcluster-name": "one"}},
-            "spec": {},
-            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "AsExpected"}]},
-        });
-        let file = stage.fleet.join("hosted.yaml");
-        put(&file, hosted.to_string().as_bytes())
-    };
-    let api_version = "hypershift.openshift.io/v1beta1";
-    let object = ObjectRef::local(api_version, "HostedCluster", Some("clusters"), "one");
-    hosted(None)?;
+    put_hosted(&stage, None)?;
     once(&stage)?;
     ensure!(stage.object(&managed_cluster())?.is_some());
-    ensure!(bears(&stage, &object, "transom.dev/detach")?);
-    hosted(Some(NOW))?;
+    ensure!(bears(&stage, &hosted_cluster(), "transom.dev/detach")?);
+    put_hosted(&stage, Some(NOW))?;
     once(&stage)?;
     ensure!(stage.object(&managed_cluster())?.is_none());
-    ensure!(!bears(&stage, &object, "transom.dev/detach")?);
+    ensure!(!bears(&stage, &hosted_cluster(), "transom.dev/detach")?);
+    Ok(())
+}
+
+/// The work of a cluster, which its agent has yet to take off.
+fn put_work(stage: &Stage) -> Result<()> {
+    let work = json!({
+        "apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
+        "metadata": {"name": "w", "namespace": "one", "deletionTimestamp": NOW, "finalizers": ["example.com/work"]},
+    });
+    put(&stage.fleet.join("work.yaml"), work.to_string().as_bytes())
+}
+
+#[test]
+fn a_managed_cluster_that_the_agent_made_stays_until_it_is_cleaned_up() -> Result<()> {
+    const CLEANUP: &str = "cluster.open-cluster-management.io/resource-cleanup";
+    for follows in [false, true] {
+        let stage = stage(&["auto-import", "detach", "cleanup"])?;
+        put_hosted(&stage, None)?;
+        put_work(&stage)?;
+        once(&stage)?;
+        ensure!(bears(&stage, &managed_cluster(), CLEANUP)?);
+        let agent = follows.then(|| stage.watch()).transpose()?;
+        let reach = |what: &str, is_there: &dyn Fn() -> Option<()>| match &agent {
+            Some(agent) => agent.wait(what, is_there),
+            None => once(&stage).and_then(|()| is_there().context(what.to_owned())),
+        };
+        put_hosted(&stage, Some(NOW))?;
+        reach("the removal that waits", &|| {
+            let there = stage.object(&managed_cluster()).ok()??.body;
+            let waits = there.pointer("/status/conditions/0/type")? == "Deleting";
+            let since = there.pointer("/metadata/deletionTimestamp")?.as_str()?;
+            (waits && (follows || since == NOW)).then_some(())
+        })?;
+        ensure!(bears(&stage, &managed_cluster(), CLEANUP)?);
+        ensure!(bears(&stage, &hosted_cluster(), "transom.dev/detach")?);
+        fs::remove_file(stage.fleet.join("work.yaml"))?;
+        reach("the end", &|| {
+            let is_gone = stage.object(&managed_cluster()).ok()?.is_none();
+            let held = bears(&stage, &hosted_cluster(), "transom.dev/detach").ok()?;
+            (is_gone && !held).then_some(())
+        })?;
+        agent.map(|agent| agent.stop()).transpose()?;
+    }
     Ok(())
 }
 

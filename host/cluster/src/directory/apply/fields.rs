@@ -12,8 +12,8 @@ use transom_core::object::Object;
 use transom_core::plan::WriteFailure;
 
 impl OwnWriter<'_> {
-    /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as
-    /// the write left it.
+    /// Lays fields over a user's object; an object that the agent made is rewritten. Gives the object as the write left
+    /// it, `None` if it is gone.
     pub(super) fn patch(
         &self,
         fields: &[(String, Value)],
@@ -27,29 +27,30 @@ impl OwnWriter<'_> {
                 store.slot(self.target).and_then(|slot| slot.patch.clone()),
             )
         };
-        let parse = |text: &str| {
-            serde_json::from_str::<Value>(text).map_err(|_| self.failed("it cannot be parsed"))
-        };
-        let (body, seen) = match effective {
+        match effective {
             Effective::Made(text) => {
-                let mut body = parse(&text)?;
+                let mut body = self.parse(&text)?;
                 for (path, value) in fields {
                     let value = Some(value.clone()).filter(|value| !value.is_null());
                     set(&mut body, path, value);
                 }
-                let seen = self.make(&body, Some(version))?;
-                (body, seen)
+                self.remake(body, version)
             }
             Effective::Users(text, _) => {
-                let users = parse(&text)?;
+                let users = self.parse(&text)?;
                 let before = patch.map(Arc::unwrap_or_clone).unwrap_or_default();
-                self.lay((text, users), before, fields)?
+                let (body, seen) = self.lay((text, users), before, fields)?;
+                Ok(self.left(body, &seen))
             }
             Effective::Absent | Effective::Duplicate(_) => {
-                return Err(self.conflict("it no longer exists"));
+                Err(self.conflict("it no longer exists"))
             }
-        };
-        Ok(self.left(body, &seen))
+        }
+    }
+
+    /// The kept text of an object, parsed.
+    pub(super) fn parse(&self, text: &str) -> Result<Value, WriteFailure> {
+        serde_json::from_str(text).map_err(|_| self.failed("it cannot be parsed"))
     }
 
     /// Lays fields over a user's object, beside those that lie there; gives the object that way.
@@ -91,7 +92,7 @@ impl OwnWriter<'_> {
     }
 
     /// The object as a write left it; `None` if it changed since.
-    fn left(&self, body: Value, seen: &SlotState) -> Option<Object> {
+    pub(super) fn left(&self, body: Value, seen: &SlotState) -> Option<Object> {
         let unchanged = self.shared.store().seen(self.target) == *seen;
         unchanged.then(|| Object {
             reference: self.target.clone(),
