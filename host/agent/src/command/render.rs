@@ -79,7 +79,10 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(RenderedCha
         source = settings::laid(source, case, path)?;
     }
     let controller = |connections| {
-        Controller::new(connections, clock, facts).limited(args.reconcile.max_kubeconfig_bytes)
+        let controller = Controller::new(connections, clock, facts);
+        let controller = controller.limited(args.reconcile.max_kubeconfig_bytes);
+        // As a single run, it follows what it removes: nothing else tells of that.
+        controller.ending(true)
     };
     let loading = Loading::start(
         engine::engine(args.reconcile.calls.limits())?,
@@ -88,11 +91,8 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(RenderedCha
         args.reconcile.reading_without_files(),
         false,
     );
-    let directory = open(
-        path,
-        given,
-        connect::limits(args.reconcile.max_object_bytes),
-    )?;
+    let limits = connect::limits(args.reconcile.max_object_bytes);
+    let directory = open(path, given, limits, clock)?;
     let before = directory.copy();
     let session = Session::start(loading, directory, controller).await?;
     run::check_found(&session.active, &args.reconcile)?;
@@ -174,7 +174,12 @@ pub(crate) fn marks() -> Marks {
 }
 
 /// Opens a folder, or a file with all objects; a case in it is not an object.
-fn open(path: &Path, given: Option<GivenFile>, limits: SizeLimits) -> anyhow::Result<Directory> {
+fn open(
+    path: &Path,
+    given: Option<GivenFile>,
+    limits: SizeLimits,
+    clock: Clock,
+) -> anyhow::Result<Directory> {
     if let Some(GivenFile { objects, .. }) = given {
         let directory = Directory::from_bytes(LOCAL, "given.json", b"", limits);
         case::put(&directory, &objects, |object| object.place.clone());
@@ -184,6 +189,7 @@ fn open(path: &Path, given: Option<GivenFile>, limits: SizeLimits) -> anyhow::Re
         writable: false,
         watch: false,
         limits,
+        now: Some(clock.now_seconds()),
         ..DirectoryOptions::new(LOCAL, path)
     };
     Ok(Directory::open(options)?)

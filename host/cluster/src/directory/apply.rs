@@ -191,7 +191,7 @@ impl OwnWriter<'_> {
             (store.effective(self.target), file.unwrap_or_default())
         };
         match (effective, &self.shared.own) {
-            (Effective::Made(text), Some(_)) => {
+            (Effective::Made(text), _) if self.is_folder() => {
                 let mut body = self.parse(&text)?;
                 if get(&body, DELETED).is_none() {
                     let now = format_rfc3339(self.shared.now_seconds());
@@ -212,12 +212,18 @@ impl OwnWriter<'_> {
         }
     }
 
+    /// Whether it is a folder, also one that is not written: a render shows what a run does. Objects that were given
+    /// otherwise, as in a case, are gone as soon as they are deleted: nobody would take their finalizers off.
+    fn is_folder(&self) -> bool {
+        self.shared.tree().own.is_some()
+    }
+
     /// Writes an object that the agent made. As on an API server, what is being deleted is gone with its last
-    /// finalizer; in memory all is gone as soon as it is deleted, since nobody would take the finalizers off.
+    /// finalizer.
     fn remake(&self, body: Value, version: &str) -> Result<Option<Object>, WriteFailure> {
         let finalizers = get(&body, FINALIZERS).and_then(Value::as_array);
         let is_held = finalizers.is_some_and(|names| !names.is_empty());
-        if self.shared.own.is_some() && get(&body, DELETED).is_some() && !is_held {
+        if self.is_folder() && get(&body, DELETED).is_some() && !is_held {
             return self.end();
         }
         let seen = self.make(&body, Some(version))?;

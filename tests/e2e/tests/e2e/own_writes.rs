@@ -4,7 +4,9 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
+use std::process::Output;
 use transom_core::reference::ObjectRef;
+use transom_e2e::agent::Agent;
 use transom_e2e::program::{code, stderr, stdout};
 use transom_e2e::stage::{NOW, Stage, put};
 
@@ -17,14 +19,32 @@ fn stage(policies: &[&str]) -> Result<Stage> {
     Ok(stage)
 }
 
-/// Runs once, and then nothing is left to write.
-fn once(stage: &Stage) -> Result<()> {
-    let output = stage.once()?;
-    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+/// What a run would do, as `transom render` shows it.
+fn render(stage: &Stage) -> Result<Output> {
     let mut render = stage.transom()?;
     render.arg("render").arg(&stage.fleet).args(["--now", NOW]);
     render.arg("--policies").arg(&stage.policies);
-    let left = render.arg("--exit-code").output()?;
+    Ok(render.arg("--exit-code").output()?)
+}
+
+/// The reasons for which primaries wait.
+fn waiting(output: &Output) -> Vec<String> {
+    let told = stderr(output);
+    let after = |line: &str| {
+        line.split_once("Waiting")
+            .map(|(_, reason)| reason.trim().to_owned())
+    };
+    told.lines().filter_map(after).collect()
+}
+
+/// Runs once; a render tells the same before, and then nothing is left to write.
+fn once(stage: &Stage) -> Result<()> {
+    let before = render(stage)?;
+    let output = stage.once()?;
+    ensure!(code(&output) == Some(0), "{}", stderr(&output));
+    let (told, done) = (waiting(&before), waiting(&output));
+    ensure!(told == done, "{told:?}, and then {done:?}");
+    let left = render(stage)?;
     ensure!(code(&left) == Some(0), "{}{}", stdout(&left), stderr(&left));
     Ok(())
 }
@@ -142,7 +162,7 @@ fn a_managed_cluster_that_the_agent_made_stays_until_it_is_cleaned_up() -> Resul
             let held = bears(&stage, &hosted_cluster(), "transom.dev/detach").ok()?;
             (is_gone && !held).then_some(())
         })?;
-        agent.map(|agent| agent.stop()).transpose()?;
+        agent.map(Agent::stop).transpose()?;
     }
     Ok(())
 }
