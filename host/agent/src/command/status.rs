@@ -135,17 +135,25 @@ fn rows(controller: &Controller) -> Vec<Row> {
     rows
 }
 
+/// Why a policy removes nothing of what it made for a primary that is gone.
+fn keeps(controller: &Controller, key: &Key) -> Option<KnownReason> {
+    let is_made = controller.memory.lock().outputs.of(key).next().is_some();
+    let queue = controller.queue(&key.policy).filter(|_| is_made)?;
+    let suspends = queue.loaded().revision.policy.suspend;
+    suspends.then_some(KnownReason::Suspended)
+}
+
 fn row(controller: &Controller, key: Key, account: Account) -> Row {
     use PrimaryState::{Failed, Held, WouldApply};
 
     let told = controller.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
-    let gone = || {
-        (
-            State::Applied,
-            KnownReason::SourceDeleted.into(),
-            String::new(),
-        )
+    let gone = || match keeps(controller, &key) {
+        Some(reason) => (State::Held, reason.into(), reason.meaning().to_owned()),
+        None => {
+            let reason = KnownReason::SourceDeleted.into();
+            (State::Applied, reason, String::new())
+        }
     };
     let (state, reason, message) =
         told.map_or_else(gone, |told| (told.state, told.reason, told.message));

@@ -79,7 +79,31 @@ fn suspending_and_narrowing_apply_even_if_the_component_fails() -> Result<()> {
         fs::read_to_string(&status)?.contains("reason: ComponentInvalid"),
         "the refusal is told no more"
     );
+    // A manifest that is not valid ends that: what it says besides `suspend` does not count.
+    edit(&policy, "\nspec:", "\nspec:\n  nonsense: 1")?;
+    stage.wait_for_text(&status, "reason: PolicyInvalid")?;
+    stage.set_port(0, 7443)?;
+    stage.wait_for_secret(0, "the port", |secret| secret.server.ends_with(":7443"))?;
     agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_a_suspended_policy_leaves_of_a_primary_that_is_gone_is_held() -> Result<()> {
+    let (stage, policy, _) = stage()?;
+    ensure!(stage.once()?.status.success());
+    suspend(&policy)?;
+    fs::remove_file(stage.hosted(0))?;
+    ensure!(stage.once()?.status.success() && stage.secret(0).exists());
+    let mut status = stage.transom()?;
+    status.arg("status").arg("--dir").arg(&stage.fleet);
+    let output = status.arg("--policies").arg(&stage.policies).output()?;
+    let shown = String::from_utf8(output.stdout)?;
+    ensure!(
+        shown.contains("Held") && shown.contains("Suspended"),
+        "{shown}"
+    );
+    ensure!(!shown.contains("SourceDeleted"), "{shown}");
     Ok(())
 }
 
