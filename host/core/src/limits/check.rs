@@ -39,7 +39,8 @@ pub struct LimitResult {
     pub approved: Option<String>,
     /// Whether something is withheld, and nothing was at the check before.
     pub reached: bool,
-    /// The record to write, because nothing is withheld any more, or what was approved has ended.
+    /// The record to write, because nothing is withheld any more, what was approved has ended, or it began in the
+    /// future.
     pub over: Option<LimitRecord>,
 }
 
@@ -72,7 +73,12 @@ impl Ledger {
             .approved
             .and_then(|digest| self.approve(digest, check));
         let reached = self.record.clone().filter(|record| record.reached);
+        let started = |ledger: &Self| ledger.record.as_ref().map(|one| one.started_seconds);
+        let before = started(self);
         self.turn(check.limits, check.now_seconds);
+        // Its clock was ahead: a digest names the start, so that is recorded for the next run.
+        let is_set_right = self.record.is_some() && started(self) != before;
+        let set_right = self.record.clone().filter(|_| is_set_right);
         if let Some(record) = self
             .record
             .as_mut()
@@ -94,7 +100,8 @@ impl Ledger {
                     reached: false,
                     ..record
                 })
-                .or(ended),
+                .or(ended)
+                .or(set_right),
         }
     }
 

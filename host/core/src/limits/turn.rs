@@ -99,7 +99,7 @@ fn cap(counts: &mut BTreeMap<Limited, u32>, kind: Limited, most: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::LimitRecord;
+    use crate::limits::{LimitCheck, LimitRecord};
     use transom_api::policy::LimitsSpec;
 
     #[test]
@@ -115,6 +115,24 @@ mod tests {
         let mut before = ours.clone();
         before.found_again(LimitRecord::new(NOW - 1, 600), NOW + 9);
         assert_eq!(before.record(), Some(&stop), "it is older");
+        // Nor does it stay in the future: the digest that is approved names its start.
+        let mut stopped = Ledger::found(Some(LimitRecord {
+            reached: true,
+            ..LimitRecord::new(NOW + 500, 600)
+        }));
+        let limits = LimitsSpec::default().into();
+        let mut check = |now_seconds| {
+            let looked = stopped.check(&LimitCheck {
+                policy: "p",
+                limits: &limits,
+                revision: Digest::of_bytes(b"one"),
+                approved: None,
+                complete: false,
+                now_seconds,
+            });
+            looked.over.map(|record| record.started_seconds)
+        };
+        assert_eq!((check(NOW), check(NOW + 1)), (Some(NOW), None));
         // What it writes next does not begin in the future, either.
         let mut ahead = Ledger::found(Some(LimitRecord::new(NOW + 500, 600)));
         ahead.turn(&LimitsSpec::default().into(), NOW);
