@@ -44,10 +44,8 @@ use queue::{Queued, Request};
 use statuses::Statuses;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::num::NonZero;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
@@ -217,8 +215,7 @@ impl Controller {
     /// Sizes the threads and the room for documents by a memory budget. More threads than cores only wait for one
     /// another; one more takes the place of a guest that hangs.
     pub(crate) fn within(mut self, budget: &Budget) -> Self {
-        let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        self.pool = Pool::new(budget.threads().min(cores + 1));
+        self.pool = Pool::new(budget.threads().min(*workers::CORES + 1));
         self.documents = Arc::new(Documents::new(budget));
         self
     }

@@ -74,8 +74,8 @@ pub struct Ledger {
     released: bool,
     /// The active revision, as far as it is known here.
     revision: Option<Digest>,
-    /// Whether what was approved has ended, and that is not recorded yet.
-    ended: bool,
+    /// Whether the record changed without a write: what was approved has ended, or it began in the future.
+    unrecorded: bool,
     offers: Vec<Offer>,
     status: Option<LimitsStatus>,
 }
@@ -123,6 +123,19 @@ impl PolicyLimits {
     pub fn share(&self, kind: Limited, primaries: u32) -> u32 {
         let each = self.0.iter().map(|limits| limits.of(kind).share(primaries));
         each.min().unwrap_or_default()
+    }
+
+    /// What so many primaries change beyond a limit: the kind, for how many of them, and how many may pass.
+    pub fn beyond<'a>(
+        &'a self,
+        changed: &'a BTreeMap<Limited, u32>,
+        primaries: u32,
+    ) -> impl Iterator<Item = (Limited, u32, u32)> {
+        let with_most = changed.iter().map(move |(kind, count)| {
+            let most = self.share(*kind, primaries);
+            (*kind, *count, most)
+        });
+        with_most.filter(|(_, count, most)| count > most)
     }
 
     /// Whether none of these kinds has a limit, however many primaries there are.
@@ -181,7 +194,7 @@ impl Ledger {
     /// Whether [`Self::check`] is needed: something is withheld, or has to be recorded.
     pub fn is_stopping(&self) -> bool {
         let reached = self.record.as_ref().is_some_and(|record| record.reached);
-        reached || self.ended || self.withholds() || self.status.is_some()
+        reached || self.unrecorded || self.withholds() || self.status.is_some()
     }
 
     fn withholds(&self) -> bool {

@@ -127,14 +127,7 @@ impl Policy {
     /// # Errors
     /// `Suspended`, `Shadowing` or `Paused`.
     pub fn held(&self, primary: &Object) -> Result<(), Failure> {
-        if self.suspend && self.spec.rollout.mode == ModeSpec::Shadow && !self.spec.suspend {
-            let message = "the policy only compares, as its mode Shadow says";
-            return Err(Failure::known(KnownReason::Shadowing, message));
-        }
-        if self.suspend {
-            let message = "the policy is suspended";
-            return Err(Failure::known(KnownReason::Suspended, message));
-        }
+        self.works()?;
         if primary.paused() && self.primary.pause == PauseSpec::Honor {
             let message = format!(
                 "{} has the annotation {}",
@@ -144,6 +137,23 @@ impl Policy {
             return Err(Failure::known(KnownReason::Paused, message));
         }
         Ok(())
+    }
+
+    /// Whether the policy writes at all.
+    ///
+    /// # Errors
+    /// `Suspended` or `Shadowing`.
+    pub fn works(&self) -> Result<(), Failure> {
+        let compares = self.spec.rollout.mode == ModeSpec::Shadow && !self.spec.suspend;
+        let (reason, message) = match (self.suspend, compares) {
+            (false, _) => return Ok(()),
+            (true, true) => (
+                KnownReason::Shadowing,
+                "the policy only compares, as its mode Shadow says",
+            ),
+            (true, false) => (KnownReason::Suspended, "the policy is suspended"),
+        };
+        Err(Failure::known(reason, message))
     }
 
     /// The read grant of a role.

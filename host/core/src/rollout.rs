@@ -185,16 +185,15 @@ fn passed(
     let plan = format!("the candidate would change something for {changed} of {all} primaries");
     let limits = &revision.policy.limits;
     let all = u32::try_from(all).unwrap_or(u32::MAX);
-    let mut limited = trial.limited.iter();
-    let beyond = limited.find(|(kind, count)| **count > limits.share(**kind, all));
+    let beyond = limits.beyond(&trial.limited, all).next();
     let digest = approval(&revision.id(), trial);
     match (mode, beyond) {
         (ModeSpec::Automatic, None) => CandidateVerdict::Activate,
         (ModeSpec::Automatic, Some(_)) if *approved == Approved::Digest(digest.clone()) => {
             CandidateVerdict::Activate
         }
-        (ModeSpec::Automatic, Some((kind, count))) => {
-            let (kind, most) = (kind.as_str(), limits.share(*kind, all));
+        (ModeSpec::Automatic, Some((kind, count, most))) => {
+            let kind = kind.as_str();
             let message = format!(
                 "{plan}; {kind} for {count} of them, and spec.limits allows {most}; approve {digest}"
             );

@@ -18,11 +18,12 @@ use anyhow::Context as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use transom_api::policy::ModeSpec;
+use transom_api::policy::{Limited, ModeSpec};
 use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::PolicyChange;
 use transom_core::catalogue::guest::GuestFacts;
 use transom_core::plan::fleet::{Beside, FleetPlan, Listed, PlannedPrimary, Writes};
+use transom_core::policy::Policy;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::work::Key;
 
@@ -42,6 +43,9 @@ struct Told {
     /// What the running agent has active where that is not the policy as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_active: Option<String>,
+    /// What `spec.limits` withholds of it until that is approved, if no change was made before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withheld: Option<String>,
     /// What the reasons of its refusals mean, and what to do.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     reasons: BTreeMap<String, Explained>,
@@ -70,10 +74,12 @@ struct Explained {
 }
 
 /// How the reconcile of each primary ended, and what it would write.
-struct Results(
-    BTreeMap<Key, (State, Writes)>,
-    BTreeMap<Key, (Reason, String)>,
-);
+struct Results {
+    writes: BTreeMap<Key, (State, Writes)>,
+    told: BTreeMap<Key, (Reason, String)>,
+    /// For how many primaries there is a kind of change that has a limit.
+    limited: BTreeMap<Limited, u32>,
+}
 
 /// Prints the plan.
 ///
@@ -231,9 +237,19 @@ fn take_results(controller: &Controller, policy: &str) -> Results {
         let wrote = (key.clone(), (state, account.writes));
         (wrote, (key, (reason, message)))
     };
+    let mut limited = BTreeMap::new();
+    let accounts = accounts.inspect(|(_, account)| {
+        for kind in &account.limited {
+            *limited.entry(*kind).or_default() += 1;
+        }
+    });
     // In order, so that each map is made at once.
     let (writes, told): (Vec<_>, Vec<_>) = accounts.map(result).unzip();
-    Results(writes.into_iter().collect(), told.into_iter().collect())
+    Results {
+        writes: writes.into_iter().collect(),
+        told: told.into_iter().collect(),
+        limited,
+    }
 }
 
 /// The plan with everything about it; `None` when the policy is not active.
@@ -245,7 +261,11 @@ fn told(
 ) -> Option<Told> {
     let loaded = swap.active().loaded_of(policy)?;
     let revision = &loaded.revision;
-    let Results(writes, reasons) = results;
+    let Results {
+        writes,
+        told: reasons,
+        limited,
+    } = results;
     let planned =
         writes
             .iter()
@@ -287,9 +307,26 @@ fn told(
             trigger: trigger.map(|(spec, guest)| component(&spec.component, guest)),
             decide: component(&spec.decide.component, &revision.decide),
         },
-        active: before.map(|Results(before, _)| Beside::of(&before, &writes)),
+        active: before.map(|before| Beside::of(&before.writes, &writes)),
+        withheld: withheld(spec, &limited, writes.len()),
         not_active: None,
         reasons: refused.map(|(_, (reason, _))| explained(reason)).collect(),
+    })
+}
+
+/// What the limits of a policy let pass at once of these changes, as far as that is not everything.
+fn withheld(policy: &Policy, limited: &BTreeMap<Limited, u32>, primaries: usize) -> Option<String> {
+    let primaries = u32::try_from(primaries).unwrap_or(u32::MAX);
+    let beyond = policy.limits.beyond(limited, primaries);
+    let each: Vec<_> = beyond
+        .map(|(kind, count, most)| {
+            let kind = kind.as_str();
+            format!("{kind} for {most} of {count} primaries")
+        })
+        .collect();
+    (!each.is_empty()).then(|| {
+        let each = each.join(", ");
+        format!("spec.limits lets pass {each}, and withholds the rest until it is approved")
     })
 }
 

@@ -15,6 +15,7 @@ use transom_api::reason::Class;
 use transom_api::status::{ConditionType, LimitsStatus, PolicyStatus, PrimaryStatus, UsageStatus};
 use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::Revision;
+use transom_core::failure::Failure;
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::summary as core_summary;
@@ -136,11 +137,10 @@ fn rows(controller: &Controller) -> Vec<Row> {
 }
 
 /// Why a policy removes nothing of what it made for a primary that is gone.
-fn keeps(controller: &Controller, key: &Key) -> Option<KnownReason> {
+fn keeps(controller: &Controller, key: &Key) -> Option<Failure> {
     let is_made = controller.memory.lock().outputs.of(key).next().is_some();
     let queue = controller.queue(&key.policy).filter(|_| is_made)?;
-    let suspends = queue.loaded().revision.policy.suspend;
-    suspends.then_some(KnownReason::Suspended)
+    queue.loaded().revision.policy.works().err()
 }
 
 fn row(controller: &Controller, key: Key, account: Account) -> Row {
@@ -149,7 +149,7 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     let told = controller.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
     let gone = || match keeps(controller, &key) {
-        Some(reason) => (State::Held, reason.into(), reason.meaning().to_owned()),
+        Some(failure) => (State::Held, failure.reason.into(), failure.message),
         None => {
             let reason = KnownReason::SourceDeleted.into();
             (State::Applied, reason, String::new())

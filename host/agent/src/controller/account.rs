@@ -183,7 +183,7 @@ impl Accounts {
 
     /// Records what would be written; `before` are the primary and the objects that others made, as they were read.
     pub(crate) fn planned(&self, key: &Key, steps: &[Step], before: &[Arc<Object>]) {
-        if self.kept.is_none() || self.holds == Holds::Effects {
+        if self.kept.is_none() {
             return;
         }
         // Not under the lock: kubeconfigs are compared.

@@ -52,6 +52,8 @@ impl Controller {
     /// Lets this replica work from now on, as long as it leads.
     pub(super) fn begin_to_work(&self) {
         *self.works_since.locked() = Instant::now();
+        // Another leader may have withheld changes meanwhile.
+        self.queues().iter().for_each(|queue| queue.unrest());
         self.current.send_replace(true);
     }
 

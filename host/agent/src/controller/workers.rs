@@ -27,7 +27,7 @@ const FEWEST_WAITING: usize = 32;
 /// no API server that does not answer, holds up the others.
 pub(super) const AT_ONCE: usize = 256;
 /// The cores that the agent may use. Asked for once: the answer comes from several files.
-static CORES: LazyLock<usize> =
+pub(super) static CORES: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
 /// For so many conflicts in a row the agent that ends by itself waits for the next try.
 const CONFLICTS: u32 = 5;

@@ -118,7 +118,7 @@ pub(crate) struct Workqueue {
     loaded: RwLock<Arc<LoadedPolicy>>,
     queue: Mutex<Queue>,
     changed: Notify,
-    /// Whether a reconcile was ever the last one that was left.
+    /// Whether a reconcile was the last one that was left, since this replica leads.
     rested: AtomicBool,
     closed: AtomicBool,
     removed: RwLock<bool>,
@@ -281,9 +281,14 @@ impl Workqueue {
         self.changed.notify_one();
     }
 
-    /// Whether everything that was asked at first has been reconciled.
+    /// Whether nothing was left to reconcile at some time, since this replica leads.
     pub(crate) fn has_rested(&self) -> bool {
         self.rested.load(Ordering::Acquire)
+    }
+
+    /// This replica begins to lead.
+    pub(super) fn unrest(&self) {
+        self.rested.store(false, Ordering::Release);
     }
 
     /// Whether nothing runs and nothing may run now.

@@ -289,7 +289,10 @@ impl Swap {
             changes.extend(self.suspend(name));
         } else if shadows {
             changes.extend(self.bound(name, bound::shadowed));
-        } else if refusal.is_some() {
+        } else if refusal.is_some()
+            && let Some(good) = self.good.get(name)
+            && !self.is_taken(name, &good.revision.policy)
+        {
             // A manifest that is not valid narrows nothing, and the one before it counts no more.
             changes.extend(self.bound(name, Policy::clone));
         }

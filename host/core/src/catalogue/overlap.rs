@@ -19,26 +19,10 @@ pub struct LoadCandidate<'a> {
     pub created_seconds: Option<i64>,
 }
 
-impl<'a> LoadCandidate<'a> {
-    /// Decides which policy keeps a mark: the one whose active revision owns it, then the oldest, then the first by
-    /// name.
-    fn rank(&self, mark: Mark<'_>) -> (Reverse<bool>, i64, &'a str) {
-        let active = self.active;
-        let active = active.is_some_and(|policy| marks(policy).any(|owned| owned == mark));
-        (
-            Reverse(active),
-            self.created_seconds.unwrap_or(i64::MAX),
-            &self.newest.name,
-        )
-    }
-}
-
-/// Whether a revision was refused because another policy owns one of its marks.
-pub fn is_taken(reason: KnownReason) -> bool {
-    matches!(
-        reason,
-        KnownReason::TaintKeyTaken | KnownReason::FinalizerTaken
-    )
+/// Whether two policies own a mark of the same objects.
+pub fn clash(one: &Policy, other: &Policy) -> bool {
+    let meets = |mark| marks(other).any(|owned| owned == mark) && meet(mark, one, other);
+    marks(one).any(meets)
 }
 
 /// The candidates whose newest revision is refused, each with `TaintKeyTaken` or `FinalizerTaken`, and the policy that
@@ -107,6 +91,41 @@ struct Owner<'c> {
     works: &'c Policy,
 }
 
+/// An owner of one mark.
+struct Ranked<'c> {
+    owner: Owner<'c>,
+    /// Its active revision, if that owns the mark, too.
+    active: Option<&'c Policy>,
+}
+
+impl<'c> Ranked<'c> {
+    fn of(mark: Mark<'_>, owner: &Owner<'c>) -> Self {
+        let owns = |policy: &&Policy| marks(policy).any(|owned| owned == mark);
+        Self {
+            owner: *owner,
+            active: owner.candidate.active.filter(owns),
+        }
+    }
+
+    /// Decides who keeps the mark where two meet: the one whose active revision owns it there, then the oldest, then
+    /// the first by name.
+    fn rank(&self, mark: Mark<'_>, other: &Self) -> (Reverse<bool>, i64, &'c str) {
+        let candidate = self.owner.candidate;
+        let holds = |active: &Policy| meet(mark, active, other.owner.works);
+        (
+            Reverse(self.active.is_some_and(holds)),
+            candidate.created_seconds.unwrap_or(i64::MAX),
+            &candidate.newest.name,
+        )
+    }
+
+    /// Whether this one keeps the mark and the other one loses it.
+    fn takes(&self, mark: Mark<'_>, other: &Self) -> bool {
+        meet(mark, self.owner.works, other.owner.works)
+            && self.rank(mark, other) < other.rank(mark, self)
+    }
+}
+
 /// Who owns each mark, in order of name.
 #[derive(Default)]
 struct Owners<'c>(BTreeMap<Mark<'c>, BTreeMap<&'c str, Owner<'c>>>);
@@ -149,17 +168,14 @@ impl<'c> Owners<'c> {
     }
 
     /// The owners of a mark that lose it to another one.
-    fn losers(&self, mark: Mark<'c>) -> impl Iterator<Item = &'c LoadCandidate<'c>> {
-        let owners = self.0.get(&mark);
-        let mut ranked: Vec<_> = owners.into_iter().flat_map(BTreeMap::values).collect();
-        ranked.sort_by_cached_key(|owner| owner.candidate.rank(mark));
-        (1..ranked.len()).filter_map(move |at| {
-            let (before, one) = (ranked.get(..at)?, ranked.get(at)?);
-            let mut before = before.iter();
-            before
-                .any(|other| meet(mark, other.works, one.works))
-                .then_some(one.candidate)
-        })
+    fn losers(&self, mark: Mark<'c>) -> Vec<&'c LoadCandidate<'c>> {
+        let owners = self.0.get(&mark).into_iter().flat_map(BTreeMap::values);
+        let mut ranked: Vec<_> = owners.map(|owner| Ranked::of(mark, owner)).collect();
+        // Most lose to the first one.
+        ranked.sort_by_key(|one| one.rank(mark, one));
+        let loses = |one: &&Ranked<'c>| ranked.iter().any(|other| other.takes(mark, one));
+        let losers = ranked.iter().filter(loses);
+        losers.map(|one| one.owner.candidate).collect()
     }
 
     /// The marks of a policy that another working one owns, each with the first such owner.
@@ -192,7 +208,6 @@ impl<'c> Owners<'c> {
             Mark::Finalizer {
                 cluster,
                 name: finalizer,
-                ..
             } => (
                 KnownReason::FinalizerTaken,
                 format!(
@@ -330,6 +345,7 @@ mod tests {
             (json!({}), hosted(&["*"]), false),
             (hosted(&["a", "b-*"]), hosted(&["c", "b-1"]), true),
             (hosted(&["a", "b-*"]), hosted(&["c", "d-*"]), false),
+            (hosted(&["a-*"]), hosted(&["*-b"]), true),
         ] {
             let (a, b) = (keeping("a", "x/y", &first), keeping("b", "x/y", &second));
             for candidates in [[new(&a), new(&b)], [new(&b), new(&a)]] {
@@ -338,6 +354,30 @@ mod tests {
             }
             let other = keeping("b", "x/z", &second);
             assert_eq!(names(&[new(&a), new(&other)]), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_finalizer_stays_with_the_policy_that_is_active_on_the_objects() {
+        let hosted = |namespaces: &[&str]| {
+            json!({"apiVersion": "hypershift.openshift.io/v1beta1",
+            "kind": "HostedCluster", "namespaces": namespaces})
+        };
+        let of = |name, namespaces: &[&str]| keeping(name, "x/y", &hosted(namespaces));
+        for (actives, newest, refused) in [
+            // `a` comes to where `b` is active, and the other way round.
+            ((&["1"], &["2"]), (&["1", "2"][..], &["2"][..]), &["a"][..]),
+            ((&["1"], &["2"]), (&["1"], &["1", "2"]), &["b"]),
+            // Each comes to where the other one is: both stay where they are.
+            ((&["1"], &["2"]), (&["1", "2"], &["1", "2"]), &["a", "b"]),
+            ((&["1"], &["2"]), (&["2"], &["1"]), &[]),
+            ((&["1"], &["2"]), (&["1", "3"], &["2", "3"]), &["b"]),
+        ] {
+            let (a, b) = (of("a", newest.0), of("b", newest.1));
+            let (before_a, before_b) = (of("a", actives.0), of("b", actives.1));
+            let [a, b] = [working(&before_a, new(&a)), working(&before_b, new(&b))];
+            assert_eq!(names(&[a, b]), refused, "{newest:?}");
+            assert_eq!(names(&[b, a]), refused, "{newest:?}");
         }
     }
 

@@ -66,19 +66,15 @@ impl Ledger {
     pub fn check(&mut self, check: &LimitCheck<'_>) -> LimitResult {
         self.complete |= check.complete;
         self.begin(&check.revision, check.limits);
-        let ended = std::mem::take(&mut self.ended);
-        let ended = self.record.clone().filter(|_| ended);
+        let changed = self.take_unrecorded();
         self.offer(self.told(check.policy, check.limits).as_ref());
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
         let reached = self.record.clone().filter(|record| record.reached);
-        let started = |ledger: &Self| ledger.record.as_ref().map(|one| one.started_seconds);
-        let before = started(self);
         self.turn(check.limits, check.now_seconds);
-        // Its clock was ahead: a digest names the start, so that is recorded for the next run.
-        let is_set_right = self.record.is_some() && started(self) != before;
-        let set_right = self.record.clone().filter(|_| is_set_right);
+        // A digest names the start of the interval: one that was set right is recorded for the next run.
+        let changed = changed.or_else(|| self.take_unrecorded());
         if let Some(record) = self
             .record
             .as_mut()
@@ -100,9 +96,14 @@ impl Ledger {
                     reached: false,
                     ..record
                 })
-                .or(ended)
-                .or(set_right),
+                .or(changed),
         }
+    }
+
+    /// The record, if it changed without a write.
+    fn take_unrecorded(&mut self) -> Option<LimitRecord> {
+        let unrecorded = std::mem::take(&mut self.unrecorded);
+        self.record.clone().filter(|_| unrecorded)
     }
 
     /// Whether an approval with this digest would let something pass.

@@ -127,7 +127,7 @@ impl Fleet {
     fn swap(&mut self, name: &[u8]) -> Option<LimitRecord> {
         self.revision = Digest::of_bytes(name);
         self.ledger.begin(&self.revision, &self.limits);
-        let ended = self.ledger.ended && self.ledger.is_stopping();
+        let ended = self.ledger.unrecorded && self.ledger.is_stopping();
         let over = self.look(None).over.filter(|_| ended);
         self.kept = over.clone().or(self.kept.take());
         self.ended += u32::from(over.as_ref().is_some_and(|record| !record.reached));

@@ -1,6 +1,6 @@
 //! When an interval ends, and when what was approved in it ends before.
 
-use super::{Ledger, PolicyLimits};
+use super::{Ledger, LimitRecord, PolicyLimits};
 use crate::digest::Digest;
 use std::collections::BTreeMap;
 use transom_api::policy::Limited;
@@ -19,7 +19,7 @@ impl Ledger {
         if record.approved.is_empty() || is_for {
             return;
         }
-        self.ended = true;
+        self.unrecorded = true;
         record.approved_for = None;
         let approved = std::mem::take(&mut record.approved);
         // Approved changes do not use up the limit of the next revision. But while something is withheld, old and new
@@ -45,8 +45,10 @@ impl Ledger {
     /// The interval began now at the latest. A clock that was ahead and was set right would else have its record
     /// outlast newer ones of other replicas.
     pub(super) fn began_by(&mut self, now_seconds: i64) {
-        if let Some(record) = &mut self.record {
-            record.started_seconds = record.started_seconds.min(now_seconds);
+        let ahead = |record: &&mut LimitRecord| record.started_seconds > now_seconds;
+        if let Some(record) = self.record.as_mut().filter(ahead) {
+            record.started_seconds = now_seconds;
+            self.unrecorded = true;
         }
     }
 
@@ -64,7 +66,7 @@ impl Ledger {
                 withheld: std::mem::take(&mut self.withheld),
                 complete: self.complete,
                 revision: self.revision,
-                ended: self.ended,
+                unrecorded: self.unrecorded,
                 ..Self::default()
             };
         }
@@ -99,7 +101,9 @@ fn cap(counts: &mut BTreeMap<Limited, u32>, kind: Limited, most: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{LimitCheck, LimitRecord};
+    use crate::limits::{Ask, LimitCheck};
+    use crate::sample::hosted;
+    use std::sync::Arc;
     use transom_api::policy::LimitsSpec;
 
     #[test]
@@ -121,6 +125,18 @@ mod tests {
             ..LimitRecord::new(NOW + 500, 600)
         }));
         let limits = LimitsSpec::default().into();
+        let ask = |ledger: &mut Ledger, now_seconds| {
+            ledger.admit(&Ask {
+                primary: &Arc::new(hosted("a")),
+                kinds: &[Limited::ElementsAdded].into(),
+                limits: &limits,
+                revision: Digest::of_bytes(b"one"),
+                primaries: 1_000,
+                now_seconds,
+            })
+        };
+        // A primary asks before it is checked.
+        drop(ask(&mut stopped, NOW));
         let mut check = |now_seconds| {
             let looked = stopped.check(&LimitCheck {
                 policy: "p",

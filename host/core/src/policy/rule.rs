@@ -163,10 +163,7 @@ impl PrimaryRule {
             && self.kind == other.kind
             && group(&self.api_version) == group(&other.api_version);
         let mut namespaces = self.namespaces.iter();
-        let mut meet = |one: &Pattern| {
-            let mut others = other.namespaces.iter();
-            others.any(|other| one.covers(other) || other.covers(one))
-        };
+        let mut meet = |one: &Pattern| other.namespaces.iter().any(|other| one.meets(other));
         kind && namespaces.any(&mut meet) && !self.labels.excludes(&other.labels)
     }
 

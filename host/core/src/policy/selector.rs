@@ -161,7 +161,7 @@ impl Term {
         }
     }
 
-    /// Whether no value fulfils both terms. Tells only one way for operators that differ.
+    /// Whether no value fulfils both terms. To be asked both ways: it knows two operators only in one order.
     fn excludes(&self, other: &Self) -> bool {
         use LabelOperator::{DoesNotExist, Exists, In, NotIn};
         match (self.operator, other.operator) {

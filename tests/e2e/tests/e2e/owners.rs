@@ -150,6 +150,30 @@ fn a_start_restores_no_policy_beside_the_one_that_owns_its_key() -> Result<()> {
 }
 
 #[test]
+fn a_start_restores_a_policy_of_which_only_the_newest_manifest_wants_the_key_of_another()
+-> Result<()> {
+    let stage = Stage::new(0, 12)?;
+    stage.put_policy(FIRST, &[])?;
+    put_second(&stage, "fleet.example/unreachable")?;
+    let second = stage.policies.join(SECOND).join("policy.yaml");
+    let unavailable = "cluster.open-cluster-management.io/unavailable";
+    stage.edit(&second, unavailable, "fleet.example/unavailable")?;
+    let settled = ended(stage.run()?.args(["--once", "--now", NOW]))?;
+    ensure!(settled.status.success(), "{settled:?}");
+    stage.edit(&second, "fleet.example/unreachable", KEY)?;
+    // Its active revision does not own the key, and works on, within both manifests.
+    let once = ended(stage.run()?.args(["--once", "--now", NOW]))?;
+    let said = String::from_utf8(once.stderr)?;
+    ensure!(said.contains("TaintKeyTaken"), "{said}");
+    let status = fs::read_to_string(stage.policy_status(SECOND))?;
+    ensure!(
+        status.contains("\nrevision:"),
+        "nothing is active: {status}"
+    );
+    Ok(())
+}
+
+#[test]
 fn loads_the_second_owner_once_the_first_gives_up_the_key() -> Result<()> {
     let stage = stage()?;
     let mut agent = stage.watch()?;

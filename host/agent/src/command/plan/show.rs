@@ -25,6 +25,9 @@ pub(super) fn table(told: &Told, screen: &Screen) {
     if let Some(beside) = &told.active {
         line("active", &active(beside, told.not_active.as_deref()));
     }
+    if let Some(withheld) = &told.withheld {
+        line("limits", withheld);
+    }
     if !plan.would_change() {
         screen.line(format_args!(""));
         screen.line(format_args!("Nothing would change."));

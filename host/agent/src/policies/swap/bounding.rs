@@ -67,6 +67,19 @@ impl Swap {
         changes
     }
 
+    /// Whether another policy works, or will, that owns what this one would own beside it.
+    pub(super) fn is_taken(&self, name: &str, policy: &Policy) -> bool {
+        let known = self.active.lock();
+        self.newest.iter().any(|(other, newest)| {
+            let active = known.catalogue.revision(other);
+            let loadable = newest.refusal.is_none() && !newest.failed;
+            let comes = newest.policy.as_ref();
+            let comes = comes.filter(|_| active.is_none() && loadable);
+            let mut works = active.map(|active| &active.policy).into_iter().chain(comes);
+            **other != *name && works.any(|works| overlap::clash(policy, works))
+        })
+    }
+
     /// The result of the running load of a policy no longer counts.
     fn withdraw_load(&mut self, name: &str) {
         self.number += 1;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::policy::{Limited, ModeSpec};
-use transom_core::catalogue::{Refusal, overlap};
+use transom_core::catalogue::Refusal;
+use transom_core::policy::bound;
 use transom_core::rollout::history::RevisionRecord;
 use transom_core::rollout::{Candidate, Gate};
 
@@ -144,13 +145,15 @@ impl Swap {
 
     /// Puts the revision to work that was active when the agent ended.
     pub(super) fn restore(&mut self, name: &Arc<str>, restored: LoadedPolicy) -> PolicyChanges {
+        let earlier = &restored.revision.policy;
+        let newest = self.newest.get(name).and_then(|one| one.policy.as_ref());
+        let bounded = newest.map(|newest| bound::bounded(earlier, newest));
+        if self.is_taken(name, bounded.as_ref().unwrap_or(earlier)) {
+            return PolicyChanges::new();
+        }
         let mut clusters = restored.revision.policy.clusters();
         let recalled = self.recalled.remove(name);
-        // Another policy owns what this one may not share. Both would write it.
-        let taken = self.newest.get(name).and_then(|one| one.refusal.as_ref());
-        let taken = taken.is_some_and(|refusal| overlap::is_taken(refusal.reason));
         if (self.good.contains_key(name) && !recalled)
-            || taken
             || self.barred(name, &restored.revision.id()).is_some()
             || !clusters.all(|(_, cluster)| self.places.has(cluster))
         {
