@@ -24,6 +24,7 @@ mod statuses;
 mod succession;
 mod touched;
 pub(crate) mod trial;
+mod turns;
 mod watch;
 mod workers;
 pub(crate) mod workqueue;

@@ -7,8 +7,10 @@
 
 mod contender;
 mod copied;
+mod decision;
 mod leaving;
 mod removed;
+mod turns;
 mod waiting;
 
 use crate::policy::{Policy, WriteRule};
@@ -17,54 +19,9 @@ use crate::stamp::Stamp;
 use crate::watches;
 use crate::work::Key;
 pub use contender::Contender;
+pub use decision::{Ownership, Rivals};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-
-/// What a contender may do with its target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ownership {
-    /// It keeps the target.
-    Owner {
-        /// Who else wants it.
-        rivals: Rivals,
-    },
-    /// Another contender keeps it: wait for its release.
-    OwnedBy {
-        /// The key that keeps it.
-        owner: Key,
-    },
-    /// Not decided yet: some primaries have not been located since the start.
-    Pending {
-        /// How many.
-        remaining: usize,
-    },
-}
-
-/// Who wants a target beside the one that keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rivals {
-    /// Nobody.
-    None,
-    /// Nobody who is known, but so many other primaries of the policy have not been located since the start.
-    Unlocated(usize),
-    /// Only other primaries of the same policy.
-    OfPolicy,
-    /// Also primaries of other policies.
-    OfOthers,
-}
-
-impl Rivals {
-    /// Those of one of these contenders, which are in the order of their policies; so many others are not located.
-    fn among(contenders: &BTreeMap<Key, Contender>, unlocated: usize) -> Self {
-        let ends = contenders.keys().next().zip(contenders.keys().next_back());
-        match ends {
-            Some((first, last)) if first.policy != last.policy => Self::OfOthers,
-            _ if contenders.len() > 1 => Self::OfPolicy,
-            _ if unlocated > 0 => Self::Unlocated(unlocated),
-            _ => Self::None,
-        }
-    }
-}
 
 /// Where the targets of a policy may lie, for any primary: wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +51,8 @@ struct Claims {
     unsure: bool,
     /// The key that made it and left it to contenders of its policy.
     former: Option<Key>,
+    /// Who had its turn with a shared object and could not write it.
+    passed: BTreeSet<Key>,
 }
 
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
@@ -111,6 +70,8 @@ pub struct OwnershipIndex {
     anew: HashSet<Key>,
     /// Where the targets of each policy may lie.
     reach: BTreeMap<Arc<str>, Vec<TargetScope>>,
+    /// The objects that all primaries of a policy share.
+    shared: BTreeMap<Arc<str>, Vec<ObjectRef>>,
     deferred: BTreeMap<Arc<str>, BTreeSet<Key>>,
 }
 
@@ -158,8 +119,11 @@ impl OwnershipIndex {
                 name: name.wildcard("*"),
             })
         };
-        let reach = policy.makes().filter_map(|(_, rule)| reach(rule));
-        self.reach.insert(Arc::clone(&policy.name), reach.collect());
+        let makes = || policy.makes().map(|(_, rule)| rule);
+        let shared = makes().filter_map(WriteRule::shared).collect();
+        self.shared.insert(Arc::clone(&policy.name), shared);
+        let reach = makes().filter_map(reach).collect();
+        self.reach.insert(Arc::clone(&policy.name), reach);
     }
 
     /// Whether a contender claims these targets already.
@@ -275,6 +239,7 @@ impl OwnershipIndex {
         self.unknown.remove(policy);
         self.anew.retain(|key| *key.policy != *policy);
         self.reach.remove(policy);
+        self.shared.remove(policy);
         let mut woken = self.deferred.remove(policy).unwrap_or_default();
         woken.extend(keys.iter().flat_map(|key| self.release(key)));
         woken.retain(|key| *key.policy != *policy);
@@ -320,14 +285,24 @@ impl OwnershipIndex {
         };
         let unlocated = waiting::others(&self.unlocated, key);
         let (owner, rivals) = (owner.key.clone(), Rivals::among(contenders, unlocated));
-        if let Some(claims) = self.by_target.get_mut(target) {
-            claims.owner = Some(owner.clone());
-            // Nothing of what is not there, or bears no stamp, waits to be removed.
-            claims.unsure = stamp.is_some() && matches!(rivals, Rivals::Unlocated(_));
-        }
-        match owner == *key {
-            true => Ownership::Owner { rivals },
-            false => Ownership::OwnedBy { owner },
+        let is_stamped = stamped.is_some();
+        let Some(claims) = self.by_target.get_mut(target) else {
+            return Ownership::Owner { rivals };
+        };
+        claims.owner = Some(owner.clone());
+        // Nothing of what is not there, or bears no stamp, waits to be removed.
+        claims.unsure = stamp.is_some() && matches!(rivals, Rivals::Unlocated(_));
+        let turn = claims.turn_of(key);
+        match (turn == *key, is_stamped && owner != *key) {
+            (true, false) => Ownership::Owner { rivals },
+            (true, true) => Ownership::OwnedBy {
+                owner,
+                stands_in: true,
+            },
+            (false, _) => Ownership::OwnedBy {
+                owner: turn,
+                stands_in: false,
+            },
         }
     }
 
@@ -367,7 +342,10 @@ mod tests {
         let decide = |index: &mut OwnershipIndex, name: &str| {
             index.decide(&key(name), &target("demo"), Some(&first), false)
         };
-        let of_a = Ownership::OwnedBy { owner: key("a") };
+        let of_a = Ownership::OwnedBy {
+            owner: key("a"),
+            stands_in: false,
+        };
         assert_eq!(decide(&mut index, "b"), of_a);
         // Both, its end and its new beginning, are seen at once.
         let anew = Contender {
@@ -375,7 +353,10 @@ mod tests {
             ..contender("a", Some(3))
         };
         assert_eq!(index.set(anew.clone(), &at), [key("b")]);
-        let of_b = Ownership::OwnedBy { owner: key("b") };
+        let of_b = Ownership::OwnedBy {
+            owner: key("b"),
+            stands_in: false,
+        };
         assert_eq!(decide(&mut index, "a"), of_b);
         assert_eq!(index.set(anew, &at), [], "said once");
     }
@@ -437,6 +418,7 @@ mod tests {
     fn owned_by(contender: &Contender) -> Ownership {
         Ownership::OwnedBy {
             owner: contender.key.clone(),
+            stands_in: false,
         }
     }
 
@@ -454,7 +436,7 @@ mod tests {
             }
             for contender in contenders {
                 match ownership.decide(&contender.key, &target("demo"), stamp, true) {
-                    Ownership::OwnedBy { owner } => owners.insert(owner),
+                    Ownership::OwnedBy { owner, .. } => owners.insert(owner),
                     Ownership::Owner { rivals } => {
                         assert_eq!(rivals == Rivals::None, contenders.len() == 1);
                         owners.insert(contender.key.clone())
@@ -900,7 +882,10 @@ mod tests {
         ownership.set(b.clone(), &[target("demo")]);
         assert_eq!(
             ownership.decide(&b.key, &target("demo"), Some(&stamp), true),
-            Ownership::OwnedBy { owner: key("a") }
+            Ownership::OwnedBy {
+                owner: key("a"),
+                stands_in: false,
+            }
         );
         assert_eq!(ownership.remove(&key("a")), vec![b.key.clone()]);
         ownership.keep(unreadable(), &[target("demo")]);

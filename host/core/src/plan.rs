@@ -182,6 +182,19 @@ fn with_made_once(wanting: &PlanInput<'_>) -> Vec<Other> {
     wanting.others.iter().cloned().chain(made).collect()
 }
 
+/// The objects that all primaries share, whose turn it is for this one, and that are not as it wants them.
+pub fn lacking(
+    wanting: &PlanInput<'_>,
+    desired: &[Desired<'_>],
+    contentions: &Contentions,
+) -> BTreeSet<ObjectRef> {
+    let lacks = desired.iter().filter_map(|one| match one {
+        Desired::Whole(one) if whole::lacks(wanting, one, contentions) => Some(one.object.clone()),
+        _ => None,
+    });
+    lacks.collect()
+}
+
 /// What becomes of fields of one object.
 enum PlannedFields {
     /// The write, unless all is right.

@@ -195,11 +195,12 @@ fn claim(given: &Value) -> Ownership {
             rivals: Rivals::OfPolicy,
         },
         Some("unlocated") => Ownership::Pending { remaining: 3 },
-        Some(other) => match other.split_once('/') {
-            Some((policy, name)) => Ownership::OwnedBy {
-                owner: Key::new(&policy.into(), &hosted(name)),
+        Some(other) => Ownership::OwnedBy {
+            owner: match other.split_once('/') {
+                Some((policy, name)) => Key::new(&policy.into(), &hosted(name)),
+                None => key(other),
             },
-            None => Ownership::OwnedBy { owner: key(other) },
+            stands_in: false,
         },
     }
 }

@@ -52,6 +52,7 @@ impl Controller {
         }
         let writes_fields = to_fields(&plan);
         let mut outcome = self.carry_out(&admitted, plan, &mut touched, false).await;
+        Self::wrote_shared(&outcome, &mut touched);
         let written = is_done(writes_fields, &admitted.work.key, &outcome);
         let by_cluster = time_added == TimeAdded::SetByCluster;
         let fields = if by_cluster && written {

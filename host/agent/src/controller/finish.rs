@@ -181,6 +181,11 @@ impl Controller {
             let released = memory.keep_claims(Contender::of(key, touched.primary.as_deref()));
             drop(lock);
             self.enqueue_released(released);
+        } else {
+            drop(lock);
+        }
+        if report.end != End::Ended(Class::Unlocated) {
+            self.end_turn(key, touched.lacking.as_ref());
         }
     }
 
@@ -319,6 +324,7 @@ impl Controller {
             (memory.faulted(key, policy, &report), released)
         };
         self.enqueue_released(released);
+        self.end_turn(key, None);
         if self.trial.is_none() {
             telemetry::fault(key, counts);
         }

@@ -216,11 +216,13 @@ impl Controller {
         answered: Option<Failure>,
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
+        let contentions = &self.memory.contentions;
+        touched.lacking = Some(plan::lacking(wanting, &desired, contentions));
         let Feasible {
             plan,
             waits,
             refused,
-        } = plan::plan(wanting, &desired, &self.memory.contentions)?;
+        } = plan::plan(wanting, &desired, contentions)?;
         let partial = waits.is_some();
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);

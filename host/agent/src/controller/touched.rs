@@ -44,6 +44,8 @@ pub(super) struct Touched {
     pub(super) resyncs: bool,
     /// When an answer may change by time alone, in seconds since 1970.
     pub(super) ask_again_at: Option<i64>,
+    /// The shared objects that are this one's to write and not as it wants them; `None` if that is not known.
+    pub(super) lacking: Option<BTreeSet<ObjectRef>>,
     /// Whether the guest that decides answered.
     pub(super) answered: bool,
     /// What the guest was shown of a failed write, if it asked for that: the failure, or that there is none.
@@ -71,6 +73,7 @@ impl Touched {
             last_seen: None,
             resyncs: admitted.resyncs,
             ask_again_at: None,
+            lacking: None,
             answered: false,
             shown_failure: None,
             room,

@@ -105,9 +105,11 @@ reasons! {
          policy, or another policy is in its first 30 seconds. Until then it does not write a target without \
          ownership labels.",
         "Nothing to do: this ends once the agent has started up.";
-    OwnedByAnother, Waiting: "Another primary, or the same one under another policy, owns the target.",
+    OwnedByAnother, Waiting:
+        "Another primary, or the same one under another policy, owns the target, or is to write a shared object first.",
         "Give one of the two primaries named in the message another target. If the message names two policies, let \
-         one of them write another Secret, or narrow its primaries.";
+         one of them write another Secret, or narrow its primaries. If all primaries share the object, nothing to do \
+         unless it lasts: then the two want different content of it.";
     TargetMissing, Waiting: "The policy writes fields of an object that others create, and the object does not exist.",
         "Nothing to do if it comes: the primary is reconciled again then. Otherwise find out why nobody makes the object \
          named in the message.";

@@ -32,5 +32,6 @@ impl OwnershipIndex {
         to.unknown.clone_from(&self.unknown);
         to.deferred.clone_from(&self.deferred);
         to.reach.clone_from(&self.reach);
+        to.shared.clone_from(&self.shared);
     }
 }

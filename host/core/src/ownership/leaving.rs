@@ -41,24 +41,24 @@ impl OwnershipIndex {
         })
     }
 
-    /// Removes the claim of a key on a target; returns the keys to wake. If the owner leaves, that is only the next
-    /// owner: the other contenders, perhaps thousands, see its write. If another key leaves, it is the last contender,
-    /// which may adopt the target now; while several are left, none is woken. The key that made the target and left it
-    /// to its siblings is woken with the last of them.
+    /// Removes the claim of a key on a target; returns the keys to wake. If it was its turn, that is only the next one:
+    /// the other contenders, perhaps thousands, see its write. If another key leaves, it is the last contender, which
+    /// may adopt the target now; while several are left, none is woken. The key that made the target and left it to its
+    /// siblings is woken with the last of them.
     pub(super) fn leave(&mut self, target: &ObjectRef, key: &Key) -> [Option<Key>; 2] {
         let Some(claims) = self.by_target.get_mut(target) else {
             return [None, None];
         };
+        let stays = !claims.is_up(key);
         claims.contenders.remove(key);
+        claims.passed.remove(key);
         let waits = |former: &Key| claims.contenders.keys().any(|one| is_sibling(former, one));
         let former = claims.former.take_if(|former| !waits(former));
-        let stays = claims.owner.as_ref().is_some_and(|owner| owner != key);
-        if !stays {
+        if claims.owner.as_ref() == Some(key) {
             (claims.owner, claims.unsure) = (None, false);
         }
-        let next = claims.contenders.values().min_by_key(|one| one.rank());
-        let next = next.filter(|_| !stays || claims.contenders.len() == 1);
-        let next = next.map(|next| next.key.clone());
+        let wakes = !stays || claims.contenders.len() == 1;
+        let next = wakes.then(|| claims.next().cloned()).flatten();
         if claims.contenders.is_empty() {
             self.by_target.remove(target);
         }

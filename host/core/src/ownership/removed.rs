@@ -31,8 +31,7 @@ impl OwnershipIndex {
             let claims = self.by_target.get(&target);
             waited |= claims.is_some_and(|claims| claims.unsure);
             // A contender that this key did not block has nothing new to do.
-            let owner = claims.and_then(|claims| claims.owner.as_ref());
-            let blocked = owner.is_none_or(|owner| owner == key);
+            let blocked = claims.is_none_or(|claims| claims.is_up(key));
             let [next, former] = self.leave(&target, key);
             woken.extend(next.filter(|_| blocked).into_iter().chain(former));
         }

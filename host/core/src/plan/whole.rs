@@ -11,6 +11,7 @@ use crate::policy::WriteRule;
 use crate::projection::path;
 use crate::reference::ObjectRef;
 use crate::stamp::{self, Stamp};
+use crate::work::Key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -111,6 +112,33 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
     Err(Failure::known(KnownReason::WriteNotGranted, message))
 }
 
+/// Whether it is this primary's turn to write a shared object, which is not as it wants it, or to keep one that nobody
+/// keeps. One that is being deleted nobody can write.
+pub(super) fn lacks(wanting: &PlanInput<'_>, whole: &Whole<'_>, contentions: &Contentions) -> bool {
+    let mut targets = wanting.targets.iter();
+    let claimed = targets.find(|one| one.object == whole.object);
+    let rule = wanting.policy.whole(&whole.object, &wanting.data);
+    let shared = rule.ok().filter(|rule| rule.is_shared());
+    let Some((rule, claimed)) = shared.zip(claimed) else {
+        return false;
+    };
+    let stands_in = claimed.ownership.stands_in();
+    if !stands_in && !matches!(claimed.ownership, Ownership::Owner { .. }) {
+        return false;
+    }
+    let Some(existing) = claimed.existing.as_deref() else {
+        return true;
+    };
+    if existing.deleting() || rule.creates_only() {
+        return false;
+    }
+    let forms = contentions.form(wanting.key, &whole.object);
+    let wanted = WantedKeys::of(&wanting.policy.own, &whole.content, &rule.fields);
+    let wanted = wanted.kept_as(&forms).bearing(rule, Some(existing));
+    let is_kept = stands_in && whole.data.is_empty() && wanted.is_in(existing);
+    !is_kept && update(wanting, whole, existing, (&wanted, rule)).is_some()
+}
+
 /// Whether a shared object exists as this primary wants it, and another primary of the policy owns it. When the owner
 /// goes, or no longer wants the object, another primary takes it over. The owner need not have stamped it yet: it may
 /// fail before that, which must not block all others.
@@ -121,7 +149,8 @@ fn is_kept_by_another(
     (wanted, rule): (&WantedKeys<'_>, &WriteRule),
 ) -> bool {
     let policy = &wanting.key.policy;
-    let (Ownership::OwnedBy { owner }, Some(existing)) = (&claimed.ownership, &claimed.existing)
+    let (Ownership::OwnedBy { owner, .. }, Some(existing)) =
+        (&claimed.ownership, &claimed.existing)
     else {
         return false;
     };
@@ -137,27 +166,42 @@ fn is_kept_by_another(
 
 /// Checks that the primary may have the target, now. Returns who else claims it.
 pub(super) fn owned(wanting: &PlanInput<'_>, claimed: &TargetState) -> Result<Rivals, Failure> {
-    let (key, target) = (wanting.key, &claimed.object);
+    let target = &claimed.object;
     if let Some(failure) = &claimed.withheld {
         return Err(failure.clone());
     }
     match &claimed.ownership {
         Ownership::Owner { rivals } => Ok(*rivals),
-        Ownership::OwnedBy { owner } => {
-            let message = match key.policy == owner.policy {
-                true => format!(
-                    "{target} is claimed by {} and {}; the latter owns it",
-                    key.primary, owner.primary
-                ),
-                // One primary often has two policies, so the message names the policies.
-                false => format!(
-                    "{target} is claimed under two policies, `{}` for {} and `{}` for {}; the latter owns it",
-                    key.policy, key.primary, owner.policy, owner.primary
-                ),
-            };
+        decided if decided.stands_in() => Ok(Rivals::OfPolicy),
+        Ownership::OwnedBy { owner, .. } => {
+            let message = owned_by(wanting, claimed, owner);
             Err(Failure::known(KnownReason::OwnedByAnother, message).about([target.clone()]))
         }
         Ownership::Pending { remaining } => Err(unlocated(target, *remaining)),
+    }
+}
+
+/// Why a primary may not have a target that another one has, or writes first.
+fn owned_by(wanting: &PlanInput<'_>, claimed: &TargetState, owner: &Key) -> String {
+    let (key, target) = (wanting.key, &claimed.object);
+    let shared = wanting.policy.whole(target, &wanting.data);
+    let shared = shared.is_ok_and(WriteRule::is_shared) && key.policy == owner.policy;
+    let (primary, other) = (&key.primary, &owner.primary);
+    match (shared, key.policy == owner.policy) {
+        (true, _) if claimed.existing.is_none() => {
+            format!("{target} is shared by all primaries, and {other} makes it first")
+        }
+        (true, _) => format!(
+            "{target} is shared by all primaries, and {other} keeps it: it is not as {primary} wants it"
+        ),
+        (false, true) => {
+            format!("{target} is claimed by {primary} and {other}; the latter owns it")
+        }
+        // One primary often has two policies, so the message names the policies.
+        (false, false) => format!(
+            "{target} is claimed under two policies, `{}` for {primary} and `{}` for {other}; the latter owns it",
+            key.policy, owner.policy
+        ),
     }
 }
 

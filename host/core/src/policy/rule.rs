@@ -141,6 +141,18 @@ impl WriteRule {
         let named = self.named();
         named.is_some_and(|(namespace, name)| namespace.is_none_or(exact) && exact(name))
     }
+
+    /// The object that all primaries have, if there is one.
+    pub fn shared(&self) -> Option<ObjectRef> {
+        let (namespace, name) = self.named().filter(|_| self.is_shared())?;
+        Some(ObjectRef {
+            cluster: self.cluster.clone(),
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            namespace: namespace.map(|pattern| pattern.wildcard("")),
+            name: name.wildcard(""),
+        })
+    }
 }
 
 impl PrimaryRule {

@@ -43,6 +43,7 @@ mod selected;
 mod service_level;
 mod settled;
 mod shadow;
+mod shared;
 mod signatures;
 mod slow_writers;
 mod swap;

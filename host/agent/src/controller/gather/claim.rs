@@ -197,7 +197,7 @@ impl Reader<'_> {
             withheld: _,
         } in claimed
         {
-            let kept = matches!(ownership, Ownership::OwnedBy { owner } if owner.policy == self.key.policy);
+            let kept = matches!(ownership, Ownership::OwnedBy { owner, .. } if owner.policy == self.key.policy);
             let seen = match policy.whole(object, &data) {
                 Ok(rule) if rule.creates_only() => {
                     // It belongs to others then, and fields of it may be granted as of any object of theirs.

@@ -68,6 +68,7 @@ impl Reader<'_> {
     ) -> Result<Option<Failure>, Failure> {
         let (policy, connections) = (&self.loaded.revision.policy, &self.controller.connections);
         let owned = matches!(target.ownership, Ownership::Owner { .. });
+        let owned = owned || target.ownership.stands_in();
         let existing = target.existing.as_deref().filter(|_| owned);
         let source = self.touched.source();
         let handover = existing.and_then(|there| Handover::of(policy, &source, self.key, there));

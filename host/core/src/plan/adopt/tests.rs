@@ -1,6 +1,7 @@
 //! Tests of what is adopted, kept and removed.
 
 mod removals;
+mod shared;
 
 use super::*;
 use crate::ownership::Ownership;
@@ -89,6 +90,13 @@ fn all(
     desired: &[Desired<'_>],
     contentions: &Contentions,
 ) -> Result<Feasible, String> {
+    asked(policy, targets, |wanting| {
+        plan::plan(wanting, desired, contentions).map_err(|failure| failure.message)
+    })
+}
+
+/// Asks something about what is wanted for the one cluster.
+fn asked<T>(policy: &Policy, targets: &[TargetState], ask: impl FnOnce(&PlanInput<'_>) -> T) -> T {
     let cluster = "cluster.open-cluster-management.io/v1";
     let reference = ObjectRef::local(cluster, "ManagedCluster", None, "c1");
     let primary = object(reference, json!({"metadata": {"name": "c1", "uid": "u"}}));
@@ -115,7 +123,7 @@ fn all(
         time_added: TimeAdded::SetByCluster,
         now_seconds: 0,
     };
-    plan::plan(&wanting, desired, contentions).map_err(|failure| failure.message)
+    ask(&wanting)
 }
 
 /// A role that wants only to read.

@@ -239,6 +239,7 @@ fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
         let other = ObjectRef::local(cluster, "ManagedCluster", None, "c0");
         let owner = Ownership::OwnedBy {
             owner: Key::new(&policy.name, &other),
+            stands_in: false,
         };
         let targets = [claimed(&there, owner)];
         let planned = all(

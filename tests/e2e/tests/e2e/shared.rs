@@ -1,0 +1,143 @@
+//! Objects that all primaries share: whoever can makes and keeps them.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use transom_core::object::Object;
+use transom_core::reference::ObjectRef;
+use transom_core::stamp::Stamp;
+use transom_e2e::agent::DEADLINE;
+use transom_e2e::program::{code, stderr, stdout};
+use transom_e2e::stage::{NOW, Stage, put};
+use transom_e2e::tree;
+use transom_support::wait;
+
+const POLICY: &str = "cluster-access";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const PREFIX: &str = "open-cluster-management:managedcluster";
+
+fn stage() -> Result<Stage> {
+    let stage = Stage::new(0, 0)?;
+    stage.put_policy(POLICY, &[])?;
+    Ok(stage)
+}
+
+/// Puts a cluster; the one with the smallest number is the oldest.
+fn put_cluster(stage: &Stage, number: usize, is_accepted: bool) -> Result<()> {
+    let cluster = json!({
+        "apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+        "metadata": {"name": format!("c{number}"), "uid": format!("u-c{number}"),
+            "creationTimestamp": format!("2026-01-0{}T00:00:00Z", number + 1)},
+        "spec": {"hubAcceptsClient": is_accepted},
+    });
+    let file = stage.fleet.join(format!("c{number}.yaml"));
+    put(&file, cluster.to_string().as_bytes())
+}
+
+/// Puts a binding of somebody else where the policy wants one for this cluster.
+fn put_foreign(stage: &Stage, number: usize) -> Result<()> {
+    let binding = json!({
+        "apiVersion": RBAC, "kind": "RoleBinding",
+        "metadata": {"namespace": format!("c{number}"), "name": format!("{PREFIX}:c{number}:registration")},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+    });
+    let file = stage.fleet.join("foreign.yaml");
+    put(&file, binding.to_string().as_bytes())
+}
+
+/// The role that all clusters share.
+fn shared(stage: &Stage) -> Result<Option<Object>> {
+    let name = format!("{PREFIX}:registration");
+    stage.object(&ObjectRef::local(RBAC, "ClusterRole", None, &name))
+}
+
+/// The cluster that the shared role is made for.
+fn keeper(stage: &Stage) -> Option<String> {
+    let role = shared(stage).ok()??;
+    Some(Stamp::read(&role)?.source.reference.name)
+}
+
+/// State, reason and message of a cluster, as `status` has them.
+fn status(stage: &Stage, number: usize) -> Result<Value> {
+    let mut command = stage.transom()?;
+    command.arg("status").arg("--dir").arg(&stage.fleet);
+    command.arg("--policies").arg(&stage.policies);
+    let output = command.args(["-o", "json", "--now", NOW]).output()?;
+    let rows: Value = serde_json::from_slice(&output.stdout).with_context(|| stderr(&output))?;
+    let name = format!("c{number}");
+    let rows = rows.as_array().cloned().unwrap_or_default();
+    let row = rows.into_iter().find(|row| row["primary"]["name"] == *name);
+    row.with_context(|| format!("{name} is not told: {}", stdout(&output)))
+}
+
+#[test]
+fn one_cluster_whose_binding_is_another_s_keeps_no_other_from_its_rights() -> Result<()> {
+    let stage = stage()?;
+    for number in 0..3 {
+        put_cluster(&stage, number, true)?;
+    }
+    put_foreign(&stage, 0)?;
+    let output = stage.once()?;
+    let told = stderr(&output);
+    ensure!(code(&output) == Some(1), "{told}");
+    ensure!(keeper(&stage).as_deref() == Some("c1"), "{told}");
+    ensure!(
+        told.contains("TargetNotOwned") && !told.contains("OwnedByAnother"),
+        "{told}"
+    );
+    // It is at rest: the next run writes nothing.
+    let before = tree::contents(&stage.own().join("objects"))?;
+    stage.once()?;
+    ensure!(tree::contents(&stage.own().join("objects"))? == before);
+    for (number, state) in [(0, "Failed"), (1, "Applied"), (2, "Applied")] {
+        let row = status(&stage, number)?;
+        ensure!(row["state"] == state, "{row:#}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shared_role_is_made_again_and_corrected_while_the_oldest_cluster_cannot() -> Result<()> {
+    let stage = stage()?;
+    // The youngest one keeps the role: it is the first that is accepted.
+    put_cluster(&stage, 3, true)?;
+    let agent = stage.watch()?;
+    let keeps = |number: usize| {
+        let name = format!("c{number}");
+        let kept = || (keeper(&stage).as_ref() == Some(&name)).then_some(());
+        wait::until(&format!("the role of {name}"), DEADLINE, kept)
+    };
+    keeps(3)?;
+    put_foreign(&stage, 0)?;
+    for number in 0..3 {
+        put_cluster(&stage, number, true)?;
+    }
+    let counts = |state: &str| stage.policy_field(POLICY, &format!("/counts/{state}"));
+    let decided = || (counts("failed")? == 1 && counts("applied")? == 3).then_some(());
+    wait::until("one failed and three applied", DEADLINE, decided)?;
+    ensure!(keeper(&stage).as_deref() == Some("c3"));
+    // It is denied, and the role is gone.
+    put_cluster(&stage, 3, false)?;
+    keeps(1)?;
+    let files = tree::contents(&stage.own().join("objects"))?;
+    let is_role = |path: &&std::path::PathBuf| {
+        let name = path.display().to_string();
+        name.contains("ClusterRole.") && name.contains("managedcluster%3Aregistration")
+    };
+    let role = files.keys().find(is_role).context("no shared role")?;
+    fs::remove_file(stage.own().join("objects").join(role))?;
+    keeps(1)?;
+    // What all want of it changes.
+    stage.put_policy(
+        POLICY,
+        &[("\nspec:", "\nspec:\n  own: {labels: {team: red}}")],
+    )?;
+    let labelled = || {
+        let role = shared(&stage).ok()??;
+        (role.body["metadata"]["labels"]["team"] == "red").then_some(())
+    };
+    wait::until("the label of the shared role", DEADLINE, labelled)?;
+    agent.stop()?;
+    Ok(())
+}
