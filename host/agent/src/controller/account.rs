@@ -1,7 +1,10 @@
 //! An account of each reconcile: what it read, decided and would write. Kept for `transom status` and `plan`, which
 //! write nothing, and for read-only runs. Of an object that was read it holds the name and version, no content.
 
+mod shared;
+
 use serde_json::Value;
+use shared::SharedWrites;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use transom_core::limits::{self, LimitedKinds};
@@ -12,6 +15,7 @@ use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::expected::Mark;
 use transom_core::share::lock::MutexExt as _;
+use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 
 /// What one reconcile read, decided and would write.
@@ -61,6 +65,7 @@ pub(crate) struct Accounts {
     kept: Option<Mutex<BTreeMap<Key, Account>>>,
     dry_run: bool,
     holds: Holds,
+    shared: SharedWrites,
 }
 
 /// What accounts hold.
@@ -83,6 +88,7 @@ impl Accounts {
             kept: Some(Mutex::default()),
             dry_run,
             holds: Holds::Steps,
+            shared: SharedWrites::default(),
         }
     }
 
@@ -194,6 +200,45 @@ impl Accounts {
                 account.steps.extend(steps.iter().cloned());
             }
         });
+    }
+
+    /// Whether what would be written to shared objects is shown to other primaries.
+    pub(crate) fn shows_shared(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Shows a step to a shared object to other primaries; whether that is news.
+    pub(crate) fn show(&self, key: &Key, step: &Step) -> bool {
+        self.shared.show(key, step)
+    }
+
+    /// Shows the step of a key to a shared object no longer.
+    pub(crate) fn hide(&self, key: &Key, target: &ObjectRef) {
+        self.shared.hide(key, target);
+    }
+
+    /// Shows no step to a shared object of a policy any more, which has another revision now.
+    pub(crate) fn hide_all(&self, policy: &str) {
+        self.shared.forget(policy);
+    }
+
+    /// The stamp that the shown step of a key would leave on a shared object.
+    pub(crate) fn stamp(&self, key: &Key, target: &ObjectRef) -> Option<Stamp> {
+        let shown = self.shows_shared().then_some(&self.shared);
+        shown.and_then(|shown| shown.stamp(key, target))
+    }
+
+    /// An object that was read, as the reconcile of a key sees it.
+    pub(crate) fn seen(
+        &self,
+        key: &Key,
+        reference: &ObjectRef,
+        there: Option<Object>,
+    ) -> Option<Object> {
+        match self.shows_shared() {
+            true => self.shared.over(key, reference, there),
+            false => there,
+        }
     }
 
     /// Whether the effects of what would be written are recorded.

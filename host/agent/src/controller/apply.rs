@@ -52,7 +52,7 @@ impl Controller {
         }
         let writes_fields = to_fields(&plan);
         let mut outcome = self.carry_out(&admitted, plan, &mut touched, false).await;
-        Self::wrote_shared(&outcome, &mut touched);
+        self.wrote_shared(&outcome, &mut touched);
         let written = is_done(writes_fields, &admitted.work.key, &outcome);
         let by_cluster = time_added == TimeAdded::SetByCluster;
         let fields = if by_cluster && written {
@@ -129,9 +129,7 @@ impl Controller {
         }
         let before = touched.before();
         self.accounts.planned(key, &plan.steps, &before);
-        if let Some(overlay) = &self.trial {
-            overlay.keep(&plan.steps);
-        }
+        self.show_planned(key, &plan.steps);
         if self.accounts.is_dry_run() {
             return account::as_if_done(&plan.steps);
         }

@@ -69,6 +69,7 @@ impl Controller {
         let locked = self.memory.measure();
         let before = queue.loaded();
         queue.swap(loaded);
+        self.accounts.hide_all(policy);
         let loaded = queue.loaded();
         let [then, now] = [&before, &loaded].map(|one| &one.revision.policy);
         let resync_changes = now.resync_seconds != then.resync_seconds;

@@ -1,4 +1,4 @@
-//! Objects that all primaries share: whoever can makes and keeps them.
+//! Objects that all primaries share: whoever can makes and keeps them, and what is planned is what is written.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -139,5 +139,57 @@ fn a_shared_role_is_made_again_and_corrected_while_the_oldest_cluster_cannot() -
     };
     wait::until("the label of the shared role", DEADLINE, labelled)?;
     agent.stop()?;
+    Ok(())
+}
+
+/// The plan of the policy as it is.
+fn plan(stage: &Stage) -> Result<Value> {
+    let mut command = stage.transom()?;
+    command.args(["plan", POLICY, "--dir"]).arg(&stage.fleet);
+    command.arg("--policies").arg(&stage.policies);
+    let output = command.args(["-o", "json", "--now", NOW]).output()?;
+    serde_json::from_slice(&output.stdout).with_context(|| stderr(&output))
+}
+
+#[test]
+fn a_plan_and_an_approval_are_of_all_clusters_that_share_what_is_planned() -> Result<()> {
+    const CLUSTERS: usize = 8;
+    let stage = stage()?;
+    for number in 0..CLUSTERS {
+        put_cluster(&stage, number, true)?;
+    }
+    let preview = |own: &str, approve: &str| {
+        let spec = format!("\nspec:\n  rollout: {{mode: Preview}}\n  {own}");
+        let approved =
+            format!("\nmetadata:\n  annotations: {{transom.dev/approved: \"{approve}\"}}");
+        stage.put_policy(POLICY, &[("\nmetadata:", &approved), ("\nspec:", &spec)])
+    };
+    for own in ["", "own: {labels: {team: red}}"] {
+        preview(own, "")?;
+        let planned = plan(&stage)?;
+        ensure!(
+            planned["primaries"]["wouldChange"] == CLUSTERS && planned["primaries"]["waiting"] == 0,
+            "{planned:#}"
+        );
+        ensure!(plan(&stage)?["digest"] == planned["digest"]);
+        let output = stage.once()?;
+        let all = format!("would change something for {CLUSTERS} of {CLUSTERS} primaries");
+        ensure!(stderr(&output).contains(&all), "{}", stderr(&output));
+        ensure!(
+            !stderr(&output).contains("no longer be applied"),
+            "{}",
+            stderr(&output)
+        );
+        let approve = stage.policy_field(POLICY, "/candidate/approve");
+        let approve = approve.context("there is no digest to approve")?;
+        preview(own, approve.as_str().unwrap_or_default())?;
+        let output = stage.once()?;
+        ensure!(code(&output) == Some(0), "{}", stderr(&output));
+        // It is what was planned: nothing is left.
+        let planned = plan(&stage)?;
+        ensure!(planned["primaries"]["unchanged"] == CLUSTERS, "{planned:#}");
+    }
+    let role = shared(&stage)?.context("no shared role")?;
+    ensure!(role.body["metadata"]["labels"]["team"] == "red");
     Ok(())
 }
