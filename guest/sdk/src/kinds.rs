@@ -8,7 +8,7 @@ pub use clusters::{
     Claim, ClusterSelector, ClusterSet, ClusterSetSpec, ManagedCluster, ManagedClusterSpec,
     ManagedClusterStatus, ManagedNamespace, Members, SET_LABEL,
 };
-pub use selector::{Expression, LabelSelector, is_label_value};
+pub use selector::{Expression, LabelSelector, is_label_key, is_label_value};
 
 use crate::{ObjectPattern, ObjectRef, Primary, Read};
 use serde::Deserialize;

@@ -86,7 +86,12 @@ impl LabelSelector {
         let fits = |value: &String| value.is_empty() || is_label_value(value);
         let is_possible = |one: &LabelTerm| is_label_key(&one.key) && one.values.iter().all(fits);
         if let Some(term) = terms.iter().find(|one| !is_possible(one)) {
-            return Err(["has a key or value that no label can have: ", &term.key].concat());
+            let found = [
+                "has a key or value that no label can have: `",
+                &term.key,
+                "`",
+            ];
+            return Err(found.concat());
         }
         Ok(terms)
     }
@@ -129,7 +134,7 @@ pub fn is_label_value(text: &str) -> bool {
 }
 
 /// Whether a text is the key of a label: a name, or a DNS subdomain, a slash and a name.
-fn is_label_key(text: &str) -> bool {
+pub fn is_label_key(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_part = |part: &str| {
         let trimmed = part.trim_matches('-');

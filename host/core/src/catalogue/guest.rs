@@ -82,7 +82,7 @@ impl GuestFacts {
             return Failure::known(KnownReason::ContractBroken, message);
         };
         let message = match &problem.field {
-            Some(field) => format!("{}: `{field}`", problem.message),
+            Some(field) => format!("{}: `{field}`", problem.message.trim_end_matches('.')),
             None => problem.message.clone(),
         };
         Failure::new(class, reason.clone(), &message)
@@ -233,7 +233,7 @@ mod tests {
     fn a_guest_uses_only_declared_and_shared_reasons() {
         let problem = |reason: &str| Problem {
             reason: reason.to_owned(),
-            message: "two\nlines".to_owned(),
+            message: "Two\nlines.".to_owned(),
             field: Some("spec.x".to_owned()),
         };
         let guest = guest(&[], &[]);
@@ -243,7 +243,7 @@ mod tests {
             (
                 Class::Held,
                 Reason::Declared("Told".into()),
-                "two lines: `spec.x`"
+                "Two lines: `spec.x`"
             )
         );
         let shared = guest.failure(Class::Missing, &problem("NoClusters")).reason;
