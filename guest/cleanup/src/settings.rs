@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use transom_guest::Problem;
+use transom_guest::kinds::{is_label_key, is_label_value};
 
 /// The most kinds.
 const MOST: usize = 8;
@@ -53,7 +54,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses a list that is empty, too long, or names a kind twice.
+    /// Refuses a list that is empty, too long, or names a kind twice, and texts that name no kind.
     pub(crate) fn check(&self) -> Vec<Problem> {
         let wrong = |why: &str| vec![Problem::in_settings("kinds", why)];
         if self.kinds.is_empty() || self.kinds.len() > MOST {
@@ -65,9 +66,38 @@ impl Settings {
                 .into_iter()
                 .any(|other| other.resource == one.resource)
         });
-        match twice {
-            true => wrong("names a resource twice"),
-            false => Vec::new(),
+        if twice {
+            return wrong("names a resource twice");
         }
+        let texts = self.kinds.iter().enumerate().flat_map(|(at, kind)| {
+            [
+                (at, "resource", is_lower_name(&kind.resource)),
+                (at, "apiVersion", is_api_version(&kind.api_version)),
+                (at, "kind", is_name(&kind.kind)),
+            ]
+        });
+        let wrong = texts.filter(|(_, _, fits)| !fits);
+        let problem = |(at, field, _): (usize, &str, bool)| {
+            let field = ["kinds[", &at.to_string(), "].", field].concat();
+            Problem::in_settings(&field, "is not one that a kind can have")
+        };
+        wrong.map(problem).collect()
     }
+}
+
+/// Whether a text can be the name of a kind: letters, digits and dashes, a letter first.
+fn is_name(text: &str) -> bool {
+    let starts = text.starts_with(|letter: char| letter.is_ascii_alphabetic());
+    starts && is_label_value(text) && !text.contains(['_', '.'])
+}
+
+/// The same without capitals, for the plural name and for a version.
+fn is_lower_name(text: &str) -> bool {
+    is_name(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// Whether a text is a version, or a group, a slash and a version. The key of a label has the same form.
+fn is_api_version(text: &str) -> bool {
+    let version = text.split_once('/').map_or(text, |(_, version)| version);
+    is_label_key(text) && is_lower_name(version)
 }

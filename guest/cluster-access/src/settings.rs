@@ -4,6 +4,7 @@ use crate::objects::LABEL;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use transom_guest::Problem;
+use transom_guest::kinds::{is_label_key, is_label_value};
 
 /// The settings. By default a denial takes away the renewal of certificates as well.
 #[derive(Debug, Default, Deserialize)]
@@ -16,11 +17,18 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Refuses another name for the cluster of a namespace.
+    /// Refuses what no label can be, and another name for the cluster of a namespace.
     pub(crate) fn check(&self) -> Vec<Problem> {
-        let names = self.namespace_labels.contains_key(LABEL);
-        let problem =
-            || Problem::in_settings("namespaceLabels", "has the label that names the cluster");
-        names.then(problem).into_iter().collect()
+        let fits = |(key, value): (&String, &String)| {
+            is_label_key(key) && (value.is_empty() || is_label_value(value))
+        };
+        let why = match self.namespace_labels.contains_key(LABEL) {
+            true => Some("has the label that names the cluster"),
+            false if self.namespace_labels.iter().all(fits) => None,
+            false => Some("has a key or value that no label can have"),
+        };
+        let why = why.into_iter();
+        why.map(|why| Problem::in_settings("namespaceLabels", why))
+            .collect()
     }
 }

@@ -689,6 +689,7 @@ mod tests {
                 ("fields", json!(["spec"]), ""),
                 ("taintKeys", json!([]), ""),
                 ("taintKeys", json!(["a", "a"]), ""),
+                ("taintKeys", json!(["a b"]), ""),
             ],
         );
         let own = json!({"keepUntilAbsent": ["x"]});

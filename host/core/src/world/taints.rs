@@ -9,12 +9,12 @@ use crate::policy::check::{at_most, unique};
 use crate::policy::manifest::PolicyError;
 use crate::policy::{Policy, Target, WriteRule};
 use crate::projection::path::Path;
-use crate::reference::ObjectRef;
+use crate::reference::{ObjectRef, dns};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
 use transom_api::policy::WriteGrantSpec;
-use transom_api::policy::bounds::{self, MANY};
+use transom_api::policy::bounds::MANY;
 
 /// The taints world.
 pub const TAINTS: &dyn World = &Taints;
@@ -74,7 +74,7 @@ pub(super) fn path(field: &str) -> Result<Path, PolicyError> {
 
 /// Checks the keys that a policy is to own.
 pub(super) fn keys(field: &str, keys: &[String]) -> Result<BTreeSet<String>, PolicyError> {
-    let invalid = |key: &String| key.is_empty() || key.chars().count() > bounds::TAINT_KEY;
+    let invalid = |key: &String| !dns::is_qualified_name(key);
     if keys.is_empty() || keys.iter().any(invalid) {
         return Err(PolicyError::new(field, "is empty, or has an invalid key"));
     }
