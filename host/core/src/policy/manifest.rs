@@ -154,6 +154,8 @@ fn plain(message: &str) -> String {
         let expected = match expected {
             text if text.starts_with("struct ") || text == "a map" => "a mapping",
             "a sequence" => "a list",
+            // An enumeration: no value of one is a mapping.
+            "string or map" => "a string",
             other => other,
         };
         let found = match found {
@@ -319,6 +321,7 @@ mod tests {
                 "is string \"yes\", expected a boolean",
             ),
             (prune, json!("Always"), unknown),
+            (prune, json!(1), "is integer `1`, expected a string"),
         ] {
             let manifest = with(kubeconfig_manifest(), &[(pointer, value)]);
             assert_eq!(parse(&manifest).unwrap_err().why, why, "{pointer}");

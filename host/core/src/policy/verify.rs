@@ -48,7 +48,7 @@ pub fn check(spec: &VerifySpec) -> Checked<()> {
             .iter()
             .filter_map(|(name, text)| Some((name, text.as_ref()?)));
         let (Some((name, text)), None) = (texts.next(), texts.next()) else {
-            return wrong(field, "needs either `configMap` or `file`");
+            return wrong(field, "must have exactly one of `configMap` and `file`");
         };
         if text.chars().count() > PLACE {
             return wrong(format!("{field}.{name}"), "is longer than 1024 characters");

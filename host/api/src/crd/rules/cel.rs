@@ -12,7 +12,7 @@ pub(super) const RULES: [(&str, &str, &str); 38] = [
     (
         "spec.verify.keys[]",
         "has(self.configMap) != has(self.file)",
-        "a key needs either configMap or file",
+        "a key must have exactly one of configMap and file",
     ),
     (
         "",
