@@ -58,15 +58,13 @@ pub enum FetchError {
     NoFiles(String),
     /// The path leads out of the folder of components.
     #[error(
-        "component `{0}` is not allowed: its path leads out of the folder of components; use a relative path that \
-         stays below that folder, also through links (`--components` sets another folder)"
+        "component `{0}` is not allowed: its path, or a link on it, is absolute or leads out of the folder of components; \
+         use a relative path that stays below that folder (`--components` sets another folder)"
     )]
     Outside(String),
     /// The file cannot be read.
-    #[error(
-        "failed to read component `{0}` (paths are relative to the policy's own file, or to `--components`)"
-    )]
-    File(String, #[source] io::Error),
+    #[error("failed to read component `{0}`{1}: {2}")]
+    File(String, &'static str, io::Error),
     /// There is no such file, and a builtin component of that name.
     #[error(
         "failed to read component `{0}`: there is no such file; the builtin component is `builtin:{1}`"

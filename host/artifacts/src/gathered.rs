@@ -87,6 +87,7 @@ pub struct Contents {
 /// Why the value of a key cannot be a part of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unusable {
+    NotText,
     NotBase64,
     TooLarge,
 }
@@ -129,7 +130,7 @@ impl Contents {
 
 /// The bytes of a key. `kubectl` puts a file into `data` if it happens to be text.
 fn value(object: &Object, key: &str, most: u64) -> Option<Result<Vec<u8>, Unusable>> {
-    let of = |field: &str| object.body.get(field)?.get(key)?.as_str();
+    let of = |field: &str| object.body.get(field)?.get(key);
     let fits = |bytes: Vec<u8>| match bytes.len() as u64 <= most {
         true => Ok(bytes),
         false => Err(Unusable::TooLarge),
@@ -138,8 +139,9 @@ fn value(object: &Object, key: &str, most: u64) -> Option<Result<Vec<u8>, Unusab
         true => Err(Unusable::TooLarge),
         false => STANDARD.decode(text).map_err(|_| Unusable::NotBase64),
     };
-    let binary = of("binaryData").map(|text| decoded(text).and_then(fits));
-    binary.or_else(|| of("data").map(|text| fits(text.as_bytes().to_vec())))
+    let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(Unusable::NotText);
+    let binary = of("binaryData").map(|value| decoded(&text(value)?).and_then(fits));
+    binary.or_else(|| of("data").map(|value| fits(text(value)?.into_bytes())))
 }
 
 /// Why an object or an artifact cannot be read.
@@ -192,6 +194,9 @@ pub(crate) fn bytes(
             .ok_or_else(|| absent(format!("{object} does not exist")))?;
         match contents.values.get(key) {
             Some(Ok(bytes)) => all.extend(bytes),
+            Some(Err(Unusable::NotText)) => {
+                return Err(absent(format!("key `{key}` of {object} is not a string")));
+            }
             Some(Err(Unusable::NotBase64)) => {
                 return Err(absent(format!(
                     "key `{key}` of {object} is not valid base64"
@@ -299,6 +304,11 @@ mod tests {
                 KnownReason::ComponentNotFound,
                 "key `broken` of ConfigMap transom/a is not valid base64",
             ),
+            (
+                "number/k",
+                KnownReason::ComponentNotFound,
+                "key `k` of ConfigMap transom/number is not a string",
+            ),
             ("empty/k", KnownReason::ComponentNotFound, "no other key"),
             (
                 "gone/k",
@@ -314,6 +324,7 @@ mod tests {
         ] {
             let objects = [
                 read("a", json!({"binaryData": {"k": "AGFzbQ==", "broken": "?"}})),
+                read("number", json!({"binaryData": {"k": 5}})),
                 read("empty", json!({})),
                 (at("gone"), Ok(None)),
                 (at("closed"), Err(unread.clone())),

@@ -28,6 +28,8 @@ pub enum Base {
     Nowhere,
     /// Below the folder that `--components` names.
     Components(PathBuf),
+    /// In a folder on the way to a file that a person names.
+    Given(PathBuf),
     /// Beside the policy's own file, and anywhere below the folder of policies.
     Beside {
         /// The folder of policies.
@@ -53,6 +55,17 @@ impl Base {
                 None => base.at(text),
             },
             _ => Location::File(self.clone(), text),
+        }
+    }
+
+    /// Where a relative path starts, for the message about a file that is not there.
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Nowhere | Self::Given(_) | Self::Named { .. } => "",
+            Self::Components(_) => " (paths are relative to `--components`)",
+            Self::Beside { .. } => {
+                " (paths are relative to the policy's own file; `--components` sets another folder)"
+            }
         }
     }
 }
@@ -157,7 +170,7 @@ impl Location {
             }
             Ok(text) => Ok(Evidence::beside(text.into_owned())),
             Err(FetchError::Absent(..)) => Ok(Evidence::default()),
-            Err(FetchError::File(_, error)) if error.kind() == io::ErrorKind::NotFound => {
+            Err(FetchError::File(_, _, error)) if error.kind() == io::ErrorKind::NotFound => {
                 Ok(Evidence::default())
             }
             Err(error) => Err(error),
@@ -196,7 +209,9 @@ impl Location {
             | Self::ConfigMap(_)
             | Self::Image(_)
             | Self::File(Base::Nowhere | Base::Named { .. }, _) => None,
-            Self::File(Base::Components(root), text) => Some((root, PathBuf::from(text))),
+            Self::File(Base::Components(root) | Base::Given(root), text) => {
+                Some((root, PathBuf::from(text)))
+            }
             // `join` lets an absolute path replace `below`, so that `Folder` still sees and refuses an absolute path.
             Self::File(Base::Beside { root, below }, text) => Some((root, below.join(text))),
         }
@@ -262,21 +277,23 @@ impl Location {
 
     fn read(&self) -> Result<Vec<u8>, FetchError> {
         let place = self.to_string();
-        let Some((root, path)) = self.file() else {
+        let (Self::File(base, name), Some((root, path))) = (self, self.file()) else {
             return Err(FetchError::NoFiles(place));
         };
         let read = Folder::open(root).and_then(|folder| folder.read(&path, MAX_BYTES));
         read.map(|(bytes, _)| bytes)
             .map_err(|error| match error.kind() {
+                // A link that a person names and that leads nowhere: the system says why.
+                _ if leads_out(&error) && matches!(base, Base::Given(_)) => {
+                    let why = root.join(&path).metadata().err();
+                    FetchError::File(place, base.hint(), why.unwrap_or(error))
+                }
                 _ if leads_out(&error) => FetchError::Outside(place),
                 io::ErrorKind::FileTooLarge => FetchError::TooLarge(place),
-                io::ErrorKind::NotFound => match self {
-                    Self::File(_, name) if builtin::find(name).is_some() => {
-                        FetchError::Unprefixed(place, name.clone())
-                    }
-                    _ => FetchError::File(place, error),
-                },
-                _ => FetchError::File(place, error),
+                io::ErrorKind::NotFound if builtin::find(name).is_some() => {
+                    FetchError::Unprefixed(place, name.clone())
+                }
+                _ => FetchError::File(place, base.hint(), error),
             })
     }
 }
@@ -290,7 +307,7 @@ fn file_anywhere(given: &Path) -> Location {
     };
     let root = path.parent().unwrap_or(Path::new("")).to_owned();
     let name = path.file_name().unwrap_or(given.as_os_str());
-    Location::File(Base::Components(root), name.to_string_lossy().into_owned())
+    Location::File(Base::Given(root), name.to_string_lossy().into_owned())
 }
 
 /// Shows it as it is written; a path after the folder where it starts.
@@ -300,7 +317,9 @@ impl fmt::Display for Location {
             Self::Builtin(name) => write!(f, "builtin:{name}"),
             Self::Image(image) => write!(f, "oci:{image}"),
             Self::File(Base::Nowhere | Base::Named { .. }, text) => f.write_str(text),
-            Self::File(Base::Components(root), text) => root.join(text).display().fmt(f),
+            Self::File(Base::Components(root) | Base::Given(root), text) => {
+                root.join(text).display().fmt(f)
+            }
             Self::File(Base::Beside { root, below }, text) => {
                 root.join(below).join(text).display().fmt(f)
             }
@@ -412,16 +431,28 @@ mod tests {
 
     #[test]
     fn names_a_missing_file() {
-        let missing = Location::parse("no.wasm", &Base::Components("/nowhere".into()))
-            .unwrap()
-            .fetch(None, &GatheredComponents::default())
-            .err()
-            .unwrap();
-        assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
-        assert!(
-            missing.to_string().contains("/nowhere/no.wasm")
-                && missing.to_string().contains("--components")
-        );
+        let components = Base::Components("/nowhere".into());
+        for (location, hint) in [
+            (Location::parse("no.wasm", &components), "`--components`"),
+            (
+                Location::parse("no.wasm", &beside(Path::new("/nowhere"))),
+                "the policy's own file",
+            ),
+            (Location::anywhere("/nowhere/no.wasm"), ""),
+        ] {
+            let location = location.unwrap();
+            let missing = location.fetch(None, &GatheredComponents::default());
+            let missing = missing.err().unwrap();
+            assert_eq!(missing.reason(), KnownReason::ComponentNotFound);
+            let said = missing.to_string();
+            let starts = said.starts_with(&format!("failed to read component `{location}`"));
+            let why = ": No such file or directory (os error 2)";
+            assert!(
+                starts && said.ends_with(why) && said.contains(hint),
+                "{said}"
+            );
+            assert_eq!(said.contains("paths are relative"), !hint.is_empty());
+        }
         for name in builtin_names() {
             let missing = Location::parse(name, &Base::Components("/nowhere".into())).unwrap();
             let missing = missing.fetch(None, &GatheredComponents::default());
@@ -439,6 +470,23 @@ mod tests {
             all && (unknown.contains("cargo xtask guests") || builtin_names().next().is_some()),
             "{unknown}"
         );
+    }
+
+    #[test]
+    fn says_of_a_link_of_a_person_why_it_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (target, name, why) in [
+            (at("loop"), "loop", "Too many levels of symbolic links"),
+            ("here".into(), "here", "Too many levels of symbolic links"),
+            (at("none"), "dangling", "No such file or directory"),
+        ] {
+            std::os::unix::fs::symlink(target, at(name)).unwrap();
+            let location = Location::anywhere(at(name).to_str().unwrap()).unwrap();
+            let refused = location.fetch(None, &GatheredComponents::default());
+            let refused = refused.err().unwrap();
+            assert!(refused.to_string().contains(why), "{name}: {refused}");
+        }
     }
 
     #[test]
