@@ -141,7 +141,7 @@ pub(crate) enum Command {
     Pull(PullArgs),
     /// Print the digest of a component, for `digest` of a policy.
     #[command(
-        after_help = "Examples:\n  transom digest target/guests/mine.wasm\n  transom digest oci:registry.example/team/mine:v1"
+        after_help = "Examples:\n  transom digest target/guests/mine.wasm\n  transom digest oci:registry.example/team/mine:v1\n\nExit code: 0 when the digest is printed; 1 when the component cannot be read; 2 on a usage error."
     )]
     Digest(DigestArgs),
     /// Tell whether a component is signed by given keys, as policies demand it with `verify`.

@@ -120,7 +120,7 @@ fn dispatch(command: Command, screen: &Screen) -> anyhow::Result<CommandEnd> {
         }
         Command::Push(args) => done(registry::push(&args, screen), screen),
         Command::Pull(args) => done(registry::pull(&args, screen), screen),
-        Command::Digest(args) => registry::digest(&args, screen),
+        Command::Digest(args) => done(registry::digest(&args, screen), screen),
         Command::Fetch(args) => registry::fetch(&args),
         Command::Rbac(args) => rbac::rbac(&args, screen),
         Command::Render(args) => render::render(&args, screen),

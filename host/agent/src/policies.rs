@@ -72,8 +72,10 @@ pub(crate) enum PolicySource {
 /// A manifest of kind `FleetPolicy`, as it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
-    /// File and document, or object, for people.
+    /// File, or object.
     pub(crate) place: String,
+    /// The number of its document, if the file has several.
+    pub(crate) document: Option<usize>,
     /// Where the component files lie that it may name.
     pub(crate) base: Base,
     /// The manifest.
@@ -84,6 +86,14 @@ impl Written {
     /// The name of the policy, if the manifest has one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.text("/metadata/name")
+    }
+
+    /// Its place with the document, for people.
+    pub(crate) fn shown_place(&self) -> String {
+        match self.document {
+            Some(number) => format!("{}, document {number}", self.place),
+            None => self.place.clone(),
+        }
     }
 
     /// Its uid, if it is an object.
@@ -290,7 +300,10 @@ pub(crate) fn read_some(path: &Path, components: Option<&Path>) -> anyhow::Resul
 impl FoundPolicies {
     /// Takes the policies in one text, and skips other kinds. One whose kind or version is misspelt cannot be read.
     fn take(&mut self, file: &str, base: &Base, text: &[u8]) {
-        for document in parse_many(text, LIMITS) {
+        let documents = parse_many(text, LIMITS);
+        let several = documents.len() > 1;
+        for document in documents {
+            let number = several.then_some(document.number);
             let place = format!("{file}, document {}", document.number);
             let values = match document.value {
                 Ok(value) => flatten_list(value),
@@ -304,6 +317,7 @@ impl FoundPolicies {
                     Err(error) => self.miss(file.to_owned(), place.clone(), error.to_string()),
                     Ok(()) if manifest::is_policy(&value) => self.policies.push(Written {
                         place: file.to_owned(),
+                        document: number,
                         base: base.clone(),
                         value,
                     }),

@@ -244,3 +244,93 @@ fn what_would_be_deleted_is_told_although_the_primary_waits_for_its_end() {
     let message = "delete ManagedCluster demo: its guest removes it; waits until";
     assert!(row.contains(message), "{shown}");
 }
+
+#[test]
+fn a_component_that_a_person_names_is_told_without_flags_of_policies() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.wasm");
+    fs::write(&text, "no component at all").unwrap();
+    let (none, text) = ("no/such.wasm", text.to_str().unwrap());
+    let (to, out) = ("oci:localhost:1/x:v1", folder.path().join("out"));
+    let (missing, no_component) = ("No such file", "it is not a WebAssembly component");
+    for (words, code, why) in [
+        (vec!["digest", none], 1, missing),
+        (vec!["inspect", none], 2, missing),
+        (vec!["push", none, to], 1, missing),
+        (vec!["policy", "init", none], 2, missing),
+        (vec!["push", text, to], 1, no_component),
+        (vec!["test", text], 2, no_component),
+        (vec!["bench", text], 2, no_component),
+        (vec!["digest", to], 1, "failed to connect to the registry"),
+        (vec!["digest", "oci:x"], 2, "REGISTRY/REPOSITORY:TAG"),
+        (vec!["push", text, "oci:x"], 2, "REGISTRY/REPOSITORY:TAG"),
+        (vec!["push", text, "x"], 2, "is not in a registry"),
+        (
+            vec!["pull", "oci:x", "-o", out.to_str().unwrap()],
+            2,
+            "REGISTRY/REPOSITORY:TAG",
+        ),
+        (
+            vec!["componentize", text, "-o", out.to_str().unwrap()],
+            1,
+            "not a WebAssembly module",
+        ),
+        (
+            vec!["history", "mine", "--dir", text],
+            1,
+            "it is not a folder",
+        ),
+    ] {
+        let output = transom(&words);
+        let told = told(&output);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {told}");
+        assert!(
+            told.contains(why) && !told.contains("--components"),
+            "{words:?}: {told}"
+        );
+    }
+}
+
+#[test]
+fn validate_names_the_field_and_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.yaml");
+    let shipped = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../policies/built-in-taints/policy.yaml"
+    );
+    let one = fs::read_to_string(shipped).unwrap();
+    let (name, component) = ("name: built-in-taints", "builtin:taints");
+    let key = "spec:\n  verify: {keys: [{name: k, file: k.pub}]}\n";
+    let (first, nameless) = (format!("{one}---\n"), one.replace(name, "name: 5"));
+    for (text, told) in [
+        (
+            one.replace(component, "configmap:a/b/c"),
+            "spec.guests.decide: component `configmap:a/b/c` is not allowed",
+        ),
+        (
+            one.replace("spec:\n", key),
+            "k.pub` (paths are relative to the policy's own file",
+        ),
+        (one.replace("spec:\n", key), "): No such file or directory"),
+        (format!("{first}{one}"), "p.yaml, document 1; "),
+        (
+            format!("{first}{one}"),
+            "p.yaml, document 2): PolicyInvalid",
+        ),
+        (
+            format!("{first}{nameless}"),
+            "p.yaml, document 2): PolicyInvalid",
+        ),
+    ] {
+        fs::write(&path, text).unwrap();
+        let output = transom(&[
+            "validate",
+            "--sources",
+            "builtin,file",
+            path.to_str().unwrap(),
+        ]);
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+}

@@ -3,6 +3,8 @@
 mod remembered;
 mod vet;
 
+pub use vet::is_component;
+
 use crate::compiled::{self, LoadedCode};
 use crate::compiler::{self, CompileLimits, Compiler};
 use crate::config::{MEMORIES, TABLES};

@@ -25,6 +25,7 @@ mod self_check;
 mod time;
 mod travelling;
 
+pub use compile::is_component;
 pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, anonymous_bytes, compile};
 pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};

@@ -1,5 +1,6 @@
 //! The cases that travel with a component, in a custom section of its binary: put there, and read again.
 
+use crate::compile::is_component;
 use crate::failure::LoadError;
 use crate::limits::printable;
 use transom_core::cases::{self, GuestCase, SECTION};
@@ -9,8 +10,9 @@ use wasmparser::{Parser, Payload};
 /// The cases that travel with a component; none when it has no section for them. Bounded: does not run it.
 ///
 /// # Errors
-/// When the section cannot be read.
+/// When it is no component, or the section cannot be read.
 pub fn travelling_cases(component: &[u8]) -> Result<Vec<GuestCase>, LoadError> {
+    is_component(component)?;
     let invalid = |why: String| LoadError::CasesInvalid(printable(&why));
     match section(component).map_err(invalid)? {
         Some(section) => cases::decode(section).map_err(invalid),

@@ -2,7 +2,9 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use transom_artifacts::Location;
 use transom_artifacts::registry::Mirror;
+use transom_core::policy::component::{ComponentSource, Image};
 
 /// How registries are reached.
 #[derive(Clone, Debug, Default, Args)]
@@ -49,7 +51,8 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     /// The component: a file, `oci:REGISTRY/REPOSITORY:TAG`, or `configmap:NAMESPACE/NAME/KEY`.
-    pub(crate) component: String,
+    #[arg(value_parser = Location::anywhere)]
+    pub(crate) component: Location,
     /// PEM file with a public key, ECDSA on P-256 or Ed25519. May be repeated.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) key: Vec<PathBuf>,
@@ -65,9 +68,11 @@ pub(crate) struct VerifyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PushArgs {
     /// The component: a file, `builtin:<name>`, or `oci:REGISTRY/REPOSITORY:TAG`.
-    pub(crate) component: String,
+    #[arg(value_parser = Location::anywhere)]
+    pub(crate) component: Location,
     /// Where to: `oci:REGISTRY/REPOSITORY:TAG`.
-    pub(crate) image: String,
+    #[arg(value_parser = image)]
+    pub(crate) image: Image,
     /// How component and registry are reached.
     #[command(flatten)]
     pub(crate) from: PlaceArgs,
@@ -77,7 +82,8 @@ pub(crate) struct PushArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PullArgs {
     /// The artifact: `oci:REGISTRY/REPOSITORY:TAG`, `@sha256:…` or both.
-    pub(crate) image: String,
+    #[arg(value_parser = image)]
+    pub(crate) image: Image,
     /// Where to write the component; an existing file is replaced atomically.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
@@ -90,7 +96,8 @@ pub(crate) struct PullArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DigestArgs {
     /// The component: a file, `builtin:<name>`, `oci:REGISTRY/REPOSITORY:TAG`, or `configmap:NAMESPACE/NAME/KEY`.
-    pub(crate) component: String,
+    #[arg(value_parser = Location::anywhere)]
+    pub(crate) component: Location,
     /// How the component is reached.
     #[command(flatten)]
     pub(crate) from: PlaceArgs,
@@ -110,4 +117,12 @@ pub(crate) struct FetchArgs {
     pub(crate) resolve: bool,
     /// The artifact, without `oci:`.
     pub(crate) image: String,
+}
+
+/// The artifact of a text such as `oci:registry.example/taints:v1`.
+fn image(text: &str) -> Result<Image, String> {
+    match ComponentSource::parse(text)? {
+        ComponentSource::Image(image) => Ok(image),
+        _ => Err("is not in a registry: expected `oci:REGISTRY/REPOSITORY:TAG`".to_owned()),
+    }
 }

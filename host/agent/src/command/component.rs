@@ -3,7 +3,7 @@
 mod grant;
 
 use crate::args::{ComponentizeArgs, InspectArgs, TableFormat};
-use crate::command::{engine, place, replace_file};
+use crate::command::{done, engine, place, replace_file};
 use crate::input;
 use crate::output::{CommandEnd, Screen};
 use crate::policies::cases::{CaseFailure, check};
@@ -132,8 +132,7 @@ pub(crate) fn componentize(args: &ComponentizeArgs, screen: &Screen) -> anyhow::
 /// difference.
 ///
 /// # Errors
-/// When the module cannot be read, is none, or names no world; when the cases exceed a limit; and when the component
-/// cannot be written.
+/// When the module cannot be read, when the cases exceed a limit, and when the component cannot be written.
 pub(super) fn make(
     module: &Path,
     output: &Path,
@@ -143,7 +142,11 @@ pub(super) fn make(
     let (from, to) = (module.display(), output.display());
     let module = read(module).with_context(|| format!("failed to read `{from}`"))?;
     let component =
-        encode(&module).with_context(|| format!("failed to turn `{from}` into a component"))?;
+        encode(&module).with_context(|| format!("failed to turn `{from}` into a component"));
+    let component = match component {
+        Ok(component) => component,
+        Err(error) => return done(Err(error), screen),
+    };
     let count = cases.len();
     let component = with_cases(component, cases)
         .map_err(|why| anyhow!("failed to put the cases into the component of `{from}`: {why}"))?;

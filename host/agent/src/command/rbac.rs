@@ -4,7 +4,7 @@ mod values;
 
 use crate::args::{RbacArgs, RbacFormat};
 use crate::output::{CommandEnd, Screen};
-use crate::policies::{self, Written};
+use crate::policies;
 use anyhow::bail;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Poli
     let mut refused = found.broken;
     let mut policies: BTreeMap<Arc<str>, (Policy, Value)> = BTreeMap::new();
     for written in found.policies {
-        let Written { place, value, .. } = &written;
+        let (place, value) = (written.shown_place(), &written.value);
         let allowed = |one: Location| one.check(&args.sources).map_err(|error| error.to_string());
         if let Err(why) = written
             .read_from()
@@ -127,10 +127,9 @@ fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Poli
             .filter(Location::is_remote)
             .try_for_each(allowed)
         {
-            refused.push((place.clone(), why));
+            refused.push((place, why));
             continue;
         }
-        let place = place.clone();
         let checked = manifest::parse(value).and_then(check::policy);
         match checked.and_then(|policy| records.check(policy)) {
             Ok(Policy { name, .. }) if policies.contains_key(&name) => {

@@ -16,7 +16,8 @@ use transom_artifacts::registry::{Registries, RegistryAccess};
 use transom_artifacts::signature::Evidence;
 use transom_artifacts::{Pulled, Unread};
 use transom_core::digest::Digest;
-use transom_core::policy::component::{ComponentSource, Image};
+use transom_core::policy::component::Image;
+use transom_engine::is_component;
 use wit_component::DecodedWasm;
 
 /// Variables that send plain HTTP through a proxy, also to this machine.
@@ -123,23 +124,13 @@ async fn ask(registries: &Registries, image: &Image, args: &FetchArgs) -> Result
     }
 }
 
-/// The artifact of a text such as `oci:registry.example/taints:v1`.
-fn image(text: &str) -> anyhow::Result<Image> {
-    match ComponentSource::parse(text) {
-        Ok(ComponentSource::Image(image)) => Ok(image),
-        Ok(_) => bail!("`{text}` is not in a registry: expected `oci:REGISTRY/REPOSITORY:TAG`"),
-        Err(why) => bail!("`{text}` {why}"),
-    }
-}
-
 /// Pulls a component into a file.
 ///
 /// # Errors
 /// When it cannot be pulled or written.
 pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    let image = image(&args.image)?;
     let images = args.registry.images();
-    let pulled = block_on(async { images.pull(&image, false).await })??;
+    let pulled = block_on(async { images.pull(&args.image, false).await })??;
     replace_file(&args.output, &pulled.bytes)
         .with_context(|| format!("failed to write `{}`", args.output.display()))?;
     screen.line(format_args!(
@@ -155,14 +146,13 @@ pub(crate) fn pull(args: &PullArgs, screen: &Screen) -> anyhow::Result<CommandEn
 /// # Errors
 /// When it is none, or the registry refuses it.
 pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    let image = image(&args.image)?;
     let place::ReadComponent {
         location, artifact, ..
-    } = place::find(&args.component, &args.from, false)?;
-    let interface = interface(&artifact.bytes)
-        .with_context(|| format!("failed to push `{location}`: it is not a component"))?;
+    } = place::read(args.component.clone(), &args.from, false)?;
+    let interface = interface(&artifact.bytes);
+    let interface = interface.with_context(|| format!("failed to push `{location}`"))?;
     let registries = args.from.registry.registries()?;
-    let pushed = registries.push(&image, &artifact.bytes, &interface);
+    let pushed = registries.push(&args.image, &artifact.bytes, &interface);
     let manifest = block_on(pushed)??;
     screen.line(format_args!("component {}", artifact.digest));
     screen.line(format_args!("manifest  {manifest}"));
@@ -171,6 +161,7 @@ pub(crate) fn push(args: &PushArgs, screen: &Screen) -> anyhow::Result<CommandEn
 
 /// The names of what a component imports and exports.
 fn interface(bytes: &[u8]) -> anyhow::Result<Value> {
+    is_component(bytes)?;
     let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
         bail!("it is a package of interfaces");
     };
@@ -193,7 +184,7 @@ fn interface(bytes: &[u8]) -> anyhow::Result<Value> {
 /// # Errors
 /// When it cannot be read or pulled.
 pub(crate) fn digest(args: &DigestArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
-    let found = place::find(&args.component, &args.from, false)?;
+    let found = place::read(args.component.clone(), &args.from, false)?;
     screen.line(format_args!("{}", found.artifact.digest));
     Ok(CommandEnd::Right)
 }

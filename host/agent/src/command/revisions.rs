@@ -2,7 +2,7 @@
 
 mod approve;
 
-use crate::args::run::{HistoryArgs, RollbackArgs, WhereArgs};
+use crate::args::run::{HistoryArgs, NamedDir, RollbackArgs, WhereArgs};
 use crate::command::{block_on, connect};
 use crate::output::{CommandEnd, Screen};
 use crate::policies::objects::status;
@@ -218,6 +218,10 @@ struct Opened {
 
 impl Opened {
     async fn new(at: &WhereArgs) -> anyhow::Result<Self> {
+        // For a question, a file would do as a folder.
+        if let Some(NamedDir { dir, .. }) = at.dir.iter().find(|one| one.dir.is_file()) {
+            bail!("failed to read `{}`: it is not a folder", dir.display());
+        }
         let connections = connect::open(&at.as_run()).await?;
         let cluster = connections
             .local()

@@ -85,31 +85,24 @@ fn checked(
         .check(policy)
         .map_err(|error| load::invalid(error.to_string()))?;
     let warnings = rights::every_secret(&policy, SecretReads::Watch, false);
-    let all = written.read_from().into_iter();
-    let (remote, here): (Vec<_>, Vec<_>) = all.partition(Location::is_remote);
-    if remote.is_empty() {
+    let remote = written.read_from().into_iter().find(Location::is_remote);
+    let Some(component) = remote else {
         load::load(engine, written, sources)?;
         return Ok((policy, warnings));
-    }
+    };
     load::limits(engine, &policy)?;
-    for component in remote.iter().chain(&here) {
-        component
-            .check(sources)
-            .map_err(|error| Refusal::new(error.reason(), error.to_string()))?;
-    }
-    let unchecked = remote.iter().map(|component| {
-        format!(
-            "the components and settings are not checked: this command does not read `{component}`"
-        )
-    });
-    Ok((policy, unchecked.take(1).chain(warnings).collect()))
+    load::check_sources(&policy, &written.base, sources)?;
+    let unchecked = format!(
+        "the components and settings are not checked: this command does not read `{component}`"
+    );
+    Ok((policy, [unchecked].into_iter().chain(warnings).collect()))
 }
 
 /// The names that several manifests have, each with its refusal.
 fn in_several(all: &[Written]) -> BTreeMap<&str, Refusal> {
     let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (name, written) in all.iter().filter_map(|one| Some((one.name()?, one))) {
-        by_name.entry(name).or_default().push(&*written.place);
+        by_name.entry(name).or_default().push(written.shown_place());
     }
     let several = by_name.into_iter().filter(|(_, places)| places.len() > 1);
     let several = several.map(|(name, places)| (name, load::defined_in_several(&places)));
@@ -123,14 +116,15 @@ fn check(
     several: &BTreeMap<&str, Refusal>,
     taken: &BTreeMap<Arc<str>, Refusal>,
 ) -> PolicyVerdict {
-    let name = written.name().unwrap_or("-");
+    let name = written.name().filter(|name| !name.is_empty());
+    let name = name.unwrap_or("-");
     let refused = match (several.get(name), loaded) {
         (Some(refusal), _) => Some(refusal.clone()),
         (None, Ok(_)) => taken.get(name).cloned(),
         (None, Err(refusal)) => Some(refusal.clone()),
     };
     PolicyVerdict {
-        place: written.place.clone(),
+        place: written.shown_place(),
         name: name.to_owned(),
         refused,
         warnings: loaded

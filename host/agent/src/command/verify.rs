@@ -1,7 +1,7 @@
 //! `transom verify`: whether a component is signed by given keys, as the agent finds out.
 
 use crate::args::VerifyArgs;
-use crate::command::place;
+use crate::command::{done, place};
 use crate::input;
 use crate::output::{CommandEnd, Screen};
 use anyhow::{Context as _, bail};
@@ -12,7 +12,7 @@ use transom_artifacts::signature::{Demand, MAX_KEY_BYTES, TrustedKey};
 /// Prints the digest of a component and who signed it.
 ///
 /// # Errors
-/// When the component or a key cannot be read.
+/// When a key cannot be read, or the component is builtin.
 pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let mut keys = Vec::new();
     for path in &args.key {
@@ -28,7 +28,10 @@ pub(crate) fn verify(args: &VerifyArgs, screen: &Screen) -> anyhow::Result<Comma
         true => VerifyMode::All,
         false => VerifyMode::Any,
     };
-    let found = place::find(&args.component, &args.from, true)?;
+    let found = match place::read(args.component.clone(), &args.from, true) {
+        Ok(found) => found,
+        Err(error) => return done(Err(error), screen),
+    };
     let (at, digest) = (&found.location, &found.artifact.digest);
     if matches!(at, Location::Builtin(_)) {
         bail!("`{at}` is part of this program and has no signature");

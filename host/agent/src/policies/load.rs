@@ -122,6 +122,25 @@ pub(crate) fn check(value: &Value) -> Result<Policy, Refusal> {
     checked.map_err(|error| invalid(error.to_string()))
 }
 
+/// Checks that the components and keys of a policy may come from where they lie; reads none.
+///
+/// # Errors
+/// With the first that may not, by its field.
+pub(crate) fn check_sources(
+    policy: &Policy,
+    base: &Base,
+    sources: &Sources,
+) -> Result<(), Refusal> {
+    let keys = policy.verify.as_ref();
+    keys.map_or(Ok(()), |spec| verify::check(spec, base, sources))?;
+    let trigger = policy.trigger.iter().map(|spec| ("trigger", spec));
+    let mut guests = [("decide", &policy.decide)].into_iter().chain(trigger);
+    guests.try_for_each(|(role, spec)| {
+        let checked = location(role, spec, base)?.check(sources);
+        checked.map_err(|error| refusal(role, error.reason(), &error))
+    })
+}
+
 /// What one call of a policy's guests may use.
 ///
 /// # Errors
@@ -137,11 +156,11 @@ pub(crate) fn invalid(message: String) -> Refusal {
 
 /// The refusal of manifests that have one name. Names only the first places: one file may hold thousands of them, and
 /// each shows the refusal.
-pub(crate) fn defined_in_several(places: &[&str]) -> Refusal {
+pub(crate) fn defined_in_several(places: &[String]) -> Refusal {
     let mut named = Vec::new();
     for place in places {
         if named.len() < NAMED_PLACES && !named.contains(place) {
-            named.push(*place);
+            named.push(place.clone());
         }
     }
     let more = match places.iter().all(|place| named.contains(place)) {
@@ -151,7 +170,7 @@ pub(crate) fn defined_in_several(places: &[&str]) -> Refusal {
     invalid(format!(
         "metadata.name: the policy is defined in {} places: {}{more}",
         places.len(),
-        named.join(", ")
+        named.join("; ")
     ))
 }
 
@@ -232,16 +251,9 @@ impl Load<'_> {
         let refused_at = |gate, reason, why: &dyn Display| {
             Unloaded::Refused(refusal(role, reason, why).at(gate))
         };
-        let at = Location::parse(&spec.component, inputs.base);
-        let at = at.map_err(|why| {
-            let why = format_args!("component: {why}");
-            refused(KnownReason::PolicyInvalid, &why)
-        })?;
+        let at = location(role, spec, inputs.base).map_err(Unloaded::Refused)?;
         let artifact = fetch(&at, spec, inputs).map_err(|error| {
-            let (reason, lasts) = (error.reason(), error.lasts());
-            // With the causes of the error, on one line.
-            let why = format!("{:#}", anyhow::Error::new(error));
-            Unloaded::Refused(refusal(role, reason, &why).lasting(lasts))
+            Unloaded::Refused(refusal(role, error.reason(), &error).lasting(error.lasts()))
         })?;
         let signers = demand.map(|demand| verify::signers(demand, &at, &artifact.digest, inputs));
         let signers = signers.transpose();
@@ -301,6 +313,14 @@ fn refusal(role: &str, reason: KnownReason, why: &dyn Display) -> Refusal {
     Refusal::new(reason, format!("spec.guests.{role}: {why}"))
 }
 
+/// Where the component of a guest lies.
+fn location(role: &str, spec: &GuestSpec, base: &Base) -> Result<Location, Refusal> {
+    Location::parse(&spec.component, base).map_err(|why| {
+        let why = format_args!("component: {why}");
+        refusal(role, KnownReason::PolicyInvalid, &why)
+    })
+}
+
 /// The bytes of a component, if it may come from there.
 fn fetch(at: &Location, spec: &GuestSpec, inputs: Inputs<'_>) -> Result<Artifact, FetchError> {
     at.check(inputs.sources)?;
@@ -357,11 +377,12 @@ mod tests {
     #[test]
     fn a_policy_in_many_places_names_the_first_of_them() {
         for (places, told) in [
-            (&["a", "b"][..], "2 places: a, b"),
-            (&["a", "a", "b", "a", "c"], "5 places: a, b, c"),
-            (&["a", "b", "c", "d", "d"], "5 places: a, b, c, ..."),
+            (&["a", "b"][..], "2 places: a; b"),
+            (&["a", "a", "b", "a", "c"], "5 places: a; b; c"),
+            (&["a", "b", "c", "d", "d"], "5 places: a; b; c, ..."),
         ] {
-            let message = defined_in_several(places).message;
+            let places: Vec<_> = places.iter().map(ToString::to_string).collect();
+            let message = defined_in_several(&places).message;
             let told = format!("metadata.name: the policy is defined in {told}");
             assert_eq!(message, told);
         }

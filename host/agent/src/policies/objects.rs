@@ -42,6 +42,7 @@ fn one(object: &Object, base: &Base) -> Written {
     }
     Written {
         place: format!("FleetPolicy {}", reference.name),
+        document: None,
         base: base.clone(),
         value,
     }

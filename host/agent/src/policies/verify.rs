@@ -3,9 +3,9 @@
 
 use crate::policies::load::Inputs;
 use transom_api::KnownReason;
-use transom_api::policy::VerifySpec;
+use transom_api::policy::{KeySpec, VerifySpec};
 use transom_artifacts::signature::{Demand, TrustedKey};
-use transom_artifacts::{Base, FetchError, Location};
+use transom_artifacts::{Base, FetchError, Location, Sources};
 use transom_core::catalogue::Refusal;
 use transom_core::policy::verify::{field, source};
 
@@ -13,6 +13,24 @@ use transom_core::policy::verify::{field, source};
 pub(super) fn places(spec: &VerifySpec, base: &Base) -> Vec<Option<Location>> {
     let place = |key| source(key).map(|source| Location::of(source, base));
     spec.keys.iter().map(place).collect()
+}
+
+/// The refusal of a key.
+fn refusal((index, key): (usize, &KeySpec), reason: KnownReason, why: String) -> Refusal {
+    Refusal::new(reason, format!("{} (`{}`): {why}", field(index), key.name))
+}
+
+/// Checks that the keys may come from where they lie; reads none.
+///
+/// # Errors
+/// With the first that may not.
+pub(super) fn check(spec: &VerifySpec, base: &Base, sources: &Sources) -> Result<(), Refusal> {
+    let keys = spec.keys.iter().enumerate().zip(places(spec, base));
+    let mut named = keys.filter_map(|(key, place)| Some((key, place?)));
+    named.try_for_each(|(key, place)| {
+        let checked = place.check(sources);
+        checked.map_err(|error| refusal(key, error.reason(), error.about_key()))
+    })
 }
 
 /// The keys that a policy trusts.
@@ -23,9 +41,7 @@ pub(super) fn demand(spec: &VerifySpec, inputs: Inputs<'_>) -> Result<Demand, Re
     let places = places(spec, inputs.base).into_iter();
     let mut keys = Vec::new();
     for (index, (key, place)) in spec.keys.iter().zip(places).enumerate() {
-        let refused = |reason, why: String| {
-            Refusal::new(reason, format!("{} (`{}`): {why}", field(index), key.name))
-        };
+        let refused = |reason, why| refusal((index, key), reason, why);
         let Some(place) = place else {
             let why = "it names no place".to_owned();
             return Err(refused(KnownReason::PolicyInvalid, why));

@@ -171,6 +171,7 @@ mod tests {
     fn several_manifests_have_a_revision_restored_only_if_they_trust_the_same_keys() {
         let manifest = |below: &str, verify: &serde_json::Value| Written {
             place: "a".to_owned(),
+            document: None,
             base: Base::Beside {
                 root: "p".into(),
                 below: below.into(),

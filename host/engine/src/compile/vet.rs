@@ -103,8 +103,11 @@ fn ranges(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
     Ok(found)
 }
 
-/// Checks that the bytes begin like a component: a compiler's error for other files would help no user.
-fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
+/// Checks that the bytes begin like a component: the error of a compiler or parser for other files would help no user.
+///
+/// # Errors
+/// When they do not.
+pub fn is_component(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.split_at_checked(8) {
         Some((b"\0asm\x0d\0\x01\0", _)) => Ok(()),
         Some((b"\0asm\x01\0\0\0", _)) => Err(invalid(

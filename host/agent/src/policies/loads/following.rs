@@ -97,5 +97,5 @@ fn tell(job: &Job, record: &RevisionRecord, refusal: Refusal, again: bool) {
         "the revision {before} before the active one cannot be restored: {}; {goes_on}",
         refusal.message
     );
-    telemetry::refused(&job.name, refusal.reason, &message, true);
+    telemetry::warn_of_policy(&job.name, refusal.reason, &message);
 }
