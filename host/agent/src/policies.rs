@@ -5,6 +5,7 @@ pub(crate) mod cases;
 pub(crate) mod components;
 pub(crate) mod files;
 mod follow;
+mod found;
 pub(crate) mod images;
 pub(crate) mod kept;
 pub(crate) mod load;
@@ -16,13 +17,14 @@ pub(crate) mod revisions;
 mod settling;
 pub(crate) mod swap;
 mod tags;
-mod verify;
+pub(crate) mod verify;
 mod wanted;
 pub(crate) mod watch;
 
 use crate::input;
 use anyhow::{Context as _, bail};
 use files::PolicyFiles;
+pub(crate) use found::FoundPolicies;
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -33,8 +35,7 @@ use transom_api::labels;
 use transom_api::policy::VerifySpec;
 use transom_artifacts::{Base, Location};
 use transom_cluster::kubernetes::User;
-use transom_core::document::{ParseLimits, flatten_list, parse_many};
-use transom_core::policy::manifest;
+use transom_core::document::ParseLimits;
 use transom_core::time::parse_rfc3339;
 
 /// The policies that ship with the binary.
@@ -200,17 +201,6 @@ pub(crate) struct Approval {
     pub(crate) by: Option<User>,
 }
 
-/// What was found at a source.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct FoundPolicies {
-    /// Manifests of kind `FleetPolicy`, in order of their place.
-    pub(crate) policies: Vec<Written>,
-    /// Files or documents that cannot be read, and why.
-    pub(crate) broken: Vec<(String, String)>,
-    /// The files, folders and objects that cannot be read. What was written there does not count as removed.
-    pub(crate) unread: BTreeSet<String>,
-}
-
 impl PolicySource {
     /// The source that flags name; the binary itself when they name none. `components` is the folder of the components,
     /// if that is not the folder of the policies. Standard input (`-`) is read at once; it counts as a file in the
@@ -295,64 +285,6 @@ pub(crate) fn read_some(path: &Path, components: Option<&Path>) -> anyhow::Resul
         );
     }
     Ok(found)
-}
-
-impl FoundPolicies {
-    /// Takes the policies in one text, and skips other kinds. One whose kind or version is misspelt cannot be read.
-    fn take(&mut self, file: &str, base: &Base, text: &[u8]) {
-        let documents = parse_many(text, LIMITS);
-        let several = documents.len() > 1;
-        for document in documents {
-            let number = several.then_some(document.number);
-            let place = format!("{file}, document {}", document.number);
-            let values = match document.value {
-                Ok(value) => flatten_list(value),
-                Err(error) => {
-                    self.miss(file.to_owned(), place, error.to_string());
-                    continue;
-                }
-            };
-            for value in values {
-                match manifest::misnamed(&value) {
-                    Err(error) => self.miss(file.to_owned(), place.clone(), error.to_string()),
-                    Ok(()) if manifest::is_policy(&value) => self.policies.push(Written {
-                        place: file.to_owned(),
-                        document: number,
-                        base: base.clone(),
-                        value,
-                    }),
-                    Ok(()) => {}
-                }
-            }
-        }
-    }
-
-    /// Records something that cannot be read.
-    pub(crate) fn miss(&mut self, file: String, place: String, why: String) {
-        self.unread.insert(file);
-        self.broken.push((place, why));
-    }
-
-    /// Adds what was found elsewhere.
-    fn add(&mut self, other: Self) {
-        self.policies.extend(other.policies);
-        self.broken.extend(other.broken);
-        self.unread.extend(other.unread);
-    }
-
-    /// What cannot be read now and is a place or lies above it: what was written there may still be there.
-    fn unread_at(&self, place: &str) -> Option<&String> {
-        let mut unread = self.unread.iter();
-        unread.find(|unread| Path::new(place).starts_with(unread))
-    }
-
-    /// Why a place cannot be read.
-    fn why(&self, place: &str) -> Option<&str> {
-        let unread = self.unread_at(place)?;
-        let mut broken = self.broken.iter();
-        let (_, why) = broken.find(|(at, _)| at.starts_with(unread.as_str()))?;
-        Some(why)
-    }
 }
 
 /// The folder that a path to a file lies in.

@@ -3,8 +3,8 @@
 use crate::args::{TableFormat, ValidateArgs};
 use crate::command::engine;
 use crate::output::{CommandEnd, Screen, Tint, Tinted};
-use crate::policies::load;
 use crate::policies::{self, Written};
+use crate::policies::{load, verify};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn checked(
         return Ok((policy, warnings));
     };
     load::limits(engine, &policy)?;
-    load::check_sources(&policy, &written.base, sources)?;
+    verify::check_sources(&policy, &written.base, sources)?;
     let unchecked = format!(
         "the components and settings are not checked: this command does not read `{component}`"
     );
@@ -105,7 +105,8 @@ fn in_several(all: &[Written]) -> BTreeMap<&str, Refusal> {
         by_name.entry(name).or_default().push(written.shown_place());
     }
     let several = by_name.into_iter().filter(|(_, places)| places.len() > 1);
-    let several = several.map(|(name, places)| (name, load::defined_in_several(&places)));
+    let several =
+        several.map(|(name, places)| (name, load::defined_in_several(places.into_iter())));
     several.collect()
 }
 

@@ -122,25 +122,6 @@ pub(crate) fn check(value: &Value) -> Result<Policy, Refusal> {
     checked.map_err(|error| invalid(error.to_string()))
 }
 
-/// Checks that the components and keys of a policy may come from where they lie; reads none.
-///
-/// # Errors
-/// With the first that may not, by its field.
-pub(crate) fn check_sources(
-    policy: &Policy,
-    base: &Base,
-    sources: &Sources,
-) -> Result<(), Refusal> {
-    let keys = policy.verify.as_ref();
-    keys.map_or(Ok(()), |spec| verify::check(spec, base, sources))?;
-    let trigger = policy.trigger.iter().map(|spec| ("trigger", spec));
-    let mut guests = [("decide", &policy.decide)].into_iter().chain(trigger);
-    guests.try_for_each(|(role, spec)| {
-        let checked = location(role, spec, base)?.check(sources);
-        checked.map_err(|error| refusal(role, error.reason(), &error))
-    })
-}
-
 /// What one call of a policy's guests may use.
 ///
 /// # Errors
@@ -156,9 +137,10 @@ pub(crate) fn invalid(message: String) -> Refusal {
 
 /// The refusal of manifests that have one name. Names only the first places: one file may hold thousands of them, and
 /// each shows the refusal.
-pub(crate) fn defined_in_several(places: &[String]) -> Refusal {
+pub(crate) fn defined_in_several(places: impl Iterator<Item = String>) -> Refusal {
+    let places: Vec<_> = places.collect();
     let mut named = Vec::new();
-    for place in places {
+    for place in &places {
         if named.len() < NAMED_PLACES && !named.contains(place) {
             named.push(place.clone());
         }
@@ -309,12 +291,15 @@ impl Load<'_> {
 }
 
 /// The refusal of a guest.
-fn refusal(role: &str, reason: KnownReason, why: &dyn Display) -> Refusal {
+pub(super) fn refusal(role: &str, reason: KnownReason, why: &dyn Display) -> Refusal {
     Refusal::new(reason, format!("spec.guests.{role}: {why}"))
 }
 
 /// Where the component of a guest lies.
-fn location(role: &str, spec: &GuestSpec, base: &Base) -> Result<Location, Refusal> {
+///
+/// # Errors
+/// When the text of the policy names no place.
+pub(super) fn location(role: &str, spec: &GuestSpec, base: &Base) -> Result<Location, Refusal> {
     Location::parse(&spec.component, base).map_err(|why| {
         let why = format_args!("component: {why}");
         refusal(role, KnownReason::PolicyInvalid, &why)
@@ -381,8 +366,7 @@ mod tests {
             (&["a", "a", "b", "a", "c"], "5 places: a; b; c"),
             (&["a", "b", "c", "d", "d"], "5 places: a; b; c, ..."),
         ] {
-            let places: Vec<_> = places.iter().map(ToString::to_string).collect();
-            let message = defined_in_several(&places).message;
+            let message = defined_in_several(places.iter().map(ToString::to_string)).message;
             let told = format!("metadata.name: the policy is defined in {told}");
             assert_eq!(message, told);
         }

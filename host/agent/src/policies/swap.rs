@@ -271,10 +271,9 @@ impl Swap {
         };
         let checked = match written.as_slice() {
             [one] => load::check(&one.value).and_then(|policy| self.places.check(policy)),
-            several => {
-                let places: Vec<_> = several.iter().map(Written::shown_place).collect();
-                Err(load::defined_in_several(&places))
-            }
+            _ => Err(load::defined_in_several(
+                written.iter().map(Written::shown_place),
+            )),
         };
         let suspends = written.iter().any(Written::suspends);
         let shadows = self.shadows(&written);

@@ -1,12 +1,13 @@
-//! Whether the components of a policy are signed by the keys that it trusts. Keys are read anew for each load, so that
-//! one that was removed no longer counts.
+//! Whether the components of a policy may come from where they lie, and are signed by the keys that it trusts. Keys are
+//! read anew for each load, so that one that was removed no longer counts.
 
-use crate::policies::load::Inputs;
+use crate::policies::load::{self, Inputs};
 use transom_api::KnownReason;
 use transom_api::policy::{KeySpec, VerifySpec};
 use transom_artifacts::signature::{Demand, TrustedKey};
 use transom_artifacts::{Base, FetchError, Location, Sources};
 use transom_core::catalogue::Refusal;
+use transom_core::policy::Policy;
 use transom_core::policy::verify::{field, source};
 
 /// Where the trusted keys lie, in the order of the policy.
@@ -24,12 +25,31 @@ fn refusal((index, key): (usize, &KeySpec), reason: KnownReason, why: String) ->
 ///
 /// # Errors
 /// With the first that may not.
-pub(super) fn check(spec: &VerifySpec, base: &Base, sources: &Sources) -> Result<(), Refusal> {
+fn check(spec: &VerifySpec, base: &Base, sources: &Sources) -> Result<(), Refusal> {
     let keys = spec.keys.iter().enumerate().zip(places(spec, base));
     let mut named = keys.filter_map(|(key, place)| Some((key, place?)));
     named.try_for_each(|(key, place)| {
         let checked = place.check(sources);
         checked.map_err(|error| refusal(key, error.reason(), error.about_key()))
+    })
+}
+
+/// Checks that the components and keys of a policy may come from where they lie; reads none.
+///
+/// # Errors
+/// With the first that may not, by its field.
+pub(crate) fn check_sources(
+    policy: &Policy,
+    base: &Base,
+    sources: &Sources,
+) -> Result<(), Refusal> {
+    let keys = policy.verify.as_ref();
+    keys.map_or(Ok(()), |spec| check(spec, base, sources))?;
+    let trigger = policy.trigger.iter().map(|spec| ("trigger", spec));
+    let mut guests = [("decide", &policy.decide)].into_iter().chain(trigger);
+    guests.try_for_each(|(role, spec)| {
+        let checked = load::location(role, spec, base)?.check(sources);
+        checked.map_err(|error| load::refusal(role, error.reason(), &error))
     })
 }
 
