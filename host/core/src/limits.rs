@@ -4,12 +4,14 @@
 //! Counts primaries, each once in an interval for each kind of change. Counts from a number that was recorded before
 //! (`LimitRecord::reserved`), so that a process that ends can only lose a part of the limit.
 
+mod allowed;
 mod check;
 mod kinds;
 mod record;
 mod turn;
 mod unwritten;
 
+pub use allowed::PolicyLimits;
 pub use check::{LimitCheck, LimitResult};
 pub use kinds::{LimitedKinds, kinds};
 pub use record::LimitRecord;
@@ -23,7 +25,7 @@ use kinds::opposite;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use transom_api::KnownReason;
-use transom_api::policy::{Limited, LimitsSpec};
+use transom_api::policy::Limited;
 use transom_api::status::LimitsStatus;
 
 /// A limit is reserved in this many parts: a killed process loses at most one part, and each part costs a write.
@@ -90,64 +92,6 @@ struct ChangedPrimary {
 
 fn of(counts: &BTreeMap<Limited, u32>, kind: Limited) -> u32 {
     counts.get(&kind).copied().unwrap_or_default()
-}
-
-/// The limits of a policy: those of its manifest, and of an active revision also those of a newer manifest. What is
-/// within each of them passes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyLimits(Vec<LimitsSpec>);
-
-impl From<LimitsSpec> for PolicyLimits {
-    fn from(limits: LimitsSpec) -> Self {
-        Self(vec![limits])
-    }
-}
-
-impl PolicyLimits {
-    /// These and others.
-    #[must_use]
-    pub fn and(&self, other: &Self) -> Self {
-        let mut both = self.clone();
-        let new = other.0.iter().filter(|one| !self.0.contains(one));
-        both.0.extend(new.cloned());
-        both
-    }
-
-    /// Seconds of an interval: of the longest.
-    pub fn interval_seconds(&self) -> u32 {
-        let each = self.0.iter().map(|limits| limits.interval_seconds);
-        each.max().unwrap_or_default()
-    }
-
-    /// How many of so many primaries may be changed, without what was approved.
-    pub fn share(&self, kind: Limited, primaries: u32) -> u32 {
-        let each = self.0.iter().map(|limits| limits.of(kind).share(primaries));
-        each.min().unwrap_or_default()
-    }
-
-    /// What so many primaries change beyond a limit: the kind, for how many of them, and how many may pass.
-    pub fn beyond<'a>(
-        &'a self,
-        changed: &'a BTreeMap<Limited, u32>,
-        primaries: u32,
-    ) -> impl Iterator<Item = (Limited, u32, u32)> {
-        let with_most = changed.iter().map(move |(kind, count)| {
-            let most = self.share(*kind, primaries);
-            (*kind, *count, most)
-        });
-        with_most.filter(|(_, count, most)| count > most)
-    }
-
-    /// Whether none of these kinds has a limit, however many primaries there are.
-    pub fn are_off(&self, kinds: &LimitedKinds) -> bool {
-        let mut all = self.0.iter();
-        all.all(|limits| kinds.iter().all(|kind| limits.of(*kind).percent >= 100))
-    }
-
-    /// Whether the limit can be reached at all.
-    fn is_limited(&self, kind: Limited, primaries: u32) -> bool {
-        self.share(kind, primaries) < primaries.max(1)
-    }
 }
 
 impl Ask<'_> {

@@ -279,14 +279,7 @@ fn told(
                     writes,
                 },
             );
-    let listed = match limit == Listed::default().primaries {
-        true => Listed::default(),
-        false => Listed {
-            primaries: limit,
-            bytes: MAX_BYTES,
-        },
-    };
-    let plan = FleetPlan::of(policy, planned, listed);
+    let plan = FleetPlan::of(policy, planned, listed(limit));
     let explained = |reason: &Reason| {
         let (meaning, remedy) = explain::declared(revision.guests(), reason);
         (reason.as_str().to_owned(), Explained { meaning, remedy })
@@ -312,6 +305,17 @@ fn told(
         not_active: None,
         reasons: refused.map(|(_, (reason, _))| explained(reason)).collect(),
     })
+}
+
+/// How much of a plan is listed, with so many primaries of each group.
+fn listed(limit: usize) -> Listed {
+    match limit == Listed::default().primaries {
+        true => Listed::default(),
+        false => Listed {
+            primaries: limit,
+            bytes: MAX_BYTES,
+        },
+    }
 }
 
 /// What the limits of a policy let pass at once of these changes, as far as that is not everything.

@@ -149,7 +149,7 @@ fn row(controller: &Controller, key: Key, account: Account) -> Row {
     let told = controller.memory.lock().results.get(&key).cloned();
     // A primary that is gone has no result, only an account of what is left to remove.
     let gone = || match keeps(controller, &key) {
-        Some(failure) => (State::Held, failure.reason.into(), failure.message),
+        Some(failure) => (State::Held, failure.reason, failure.message),
         None => {
             let reason = KnownReason::SourceDeleted.into();
             (State::Applied, reason, String::new())

@@ -4,18 +4,16 @@
 mod touched;
 
 use super::FoundPolicies;
-use super::files::{Listing, PolicyFiles, is_manifest};
+use super::files::{Listing, PolicyFiles};
 use super::settling::{MOST_WRITTEN, SettlingFiles, SettlingTime};
-use notify::event::{AccessKind, AccessMode, ModifyKind};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
-use touched::TouchedManifests;
+use touched::{ComponentNames, TouchedManifests, concerns};
 use transom_artifacts::Location;
 use transom_artifacts::folder::{FileIdentity, Folder};
 use transom_cluster::directory::{OPEN, SETTLE};
@@ -105,23 +103,6 @@ impl Drop for Following {
     }
 }
 
-/// File names of the components that are followed.
-type ComponentNames = Arc<Mutex<BTreeSet<OsString>>>;
-
-/// Whether an event may be about a manifest or a component. A write to another file, such as a log, is not.
-fn concerns(event: &Event, names: &ComponentNames) -> bool {
-    let named = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default();
-        is_manifest(name) || names.locked().contains(name)
-    };
-    match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-        | EventKind::Modify(ModifyKind::Data(_)) => event.paths.iter().any(named),
-        EventKind::Access(_) => false,
-        _ => true,
-    }
-}
-
 /// The state of the thread.
 #[derive(Default)]
 struct SourceFollower {
@@ -192,14 +173,16 @@ impl SourceFollower {
         let time = |_: &Location, _| SettlingTime::REPLACED;
         let mut components = self.fingerprints.update(now, fingerprints, time);
         // Forgets components that no policy names any more.
-        self.fingerprints
-            .retain(|one| self.components.contains(one));
-        components.retain(|one, _| self.components.contains(one));
+        let named = |one: &Location| self.components.contains(one);
+        self.fingerprints.retain(named);
+        components.retain(|one, _| named(one));
         let Some(files) = self.files.clone() else {
             self.touched = TouchedManifests::default();
             self.listen(Listing::default());
-            let found = None;
-            return SourceChanges { found, components };
+            return SourceChanges {
+                found: None,
+                components,
+            };
         };
         let listing = files.list().map_err(|error| error.to_string());
         let found = self.manifests(now, &files, &listing);
@@ -234,7 +217,7 @@ impl SourceFollower {
         // A manifest that went before it was quiet may hold a policy that was read at the start.
         unread.retain(|path| !moving.contains(path));
         let left = changed.keys().cloned().chain(unread);
-        self.left.extend(left.map(|path| (path, now)));
+        self.left.extend(left.zip(std::iter::repeat(now)));
         let rests = self.manifests.rests(now);
         let is_written = self.touched.any_written();
         self.left.retain(|_, since| {

@@ -30,7 +30,7 @@ use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::catalogue::{PolicyChange, PolicyPlace, Refusal};
 use transom_core::digest::Digest;
-use transom_core::policy::{Policy, bound};
+use transom_core::policy::Policy;
 use transom_core::rollout::history::{History, RevisionRecord};
 
 /// If a load takes longer than this, the newest manifest bounds the active revision until the load ends.
@@ -275,8 +275,6 @@ impl Swap {
                 written.iter().map(Written::shown_place),
             )),
         };
-        let suspends = written.iter().any(Written::suspends);
-        let shadows = self.shadows(&written);
         let refusal = checked.as_ref().err().cloned();
         let newest = ManifestState {
             written,
@@ -286,18 +284,7 @@ impl Swap {
             ..ManifestState::default()
         };
         self.newest.insert(Arc::clone(name), newest);
-        let mut changes = PolicyChanges::new();
-        if suspends {
-            changes.extend(self.suspend(name));
-        } else if shadows {
-            changes.extend(self.bound(name, bound::shadowed));
-        } else if refusal.is_some()
-            && let Some(good) = self.good.get(name)
-            && !self.is_taken(name, &good.revision.policy)
-        {
-            // A manifest that is not valid narrows nothing, and the one before it counts no more.
-            changes.extend(self.bound(name, Policy::clone));
-        }
+        let mut changes = self.bound_by_words(name);
         if let Some(refusal) = refusal {
             changes.extend(self.refuse(name, refusal, true));
         }

@@ -28,34 +28,13 @@ struct Fleet {
     changed: BTreeSet<(i64, u32, Limited, String)>,
 }
 
-fn limits_of(limits: Value) -> PolicyLimits {
-    serde_json::from_value::<LimitsSpec>(limits).unwrap().into()
-}
-
-#[test]
-fn of_two_limits_the_smaller_one_counts_whichever_way_it_is_said() {
-    let limits = |value| limits_of(json!({"intervalSeconds": 60, "elementsAdded": value}));
-    let (eight, half) = (limits(json!({"count": 8})), limits(json!({"percent": 50})));
-    for both in [eight.and(&half), half.and(&eight)] {
-        let shares = [10, 16, 20, 100].map(|primaries| both.share(ADDED, primaries));
-        assert_eq!(shares, [5, 8, 8, 8]);
-        assert_eq!(both.share(PRUNED, 1_000), 100, "as neither says");
-        assert_eq!(both.interval_seconds(), 60);
-    }
-    assert_eq!(eight.and(&eight), eight);
-    let slow = limits_of(json!({"intervalSeconds": 90, "elementsAdded": {"percent": 100}}));
-    let both = eight.and(&slow);
-    assert_eq!((both.interval_seconds(), both.share(ADDED, 20)), (90, 8));
-    assert!(slow.are_off(&[ADDED].into()) && !both.are_off(&[ADDED].into()));
-}
-
 impl Fleet {
     fn new(primaries: u32, limits: Value) -> Self {
         Self {
             ledger: Ledger::found(None),
             kept: None,
             writes: 0,
-            limits: limits_of(limits),
+            limits: PolicyLimits::of(limits),
             primaries,
             revision: Digest::of_bytes(b"one"),
             now: 1_000,
@@ -253,7 +232,7 @@ fn a_fleet_no_larger_than_the_number_is_not_limited_and_nothing_is_recorded() {
         assert_eq!(fleet.add(0..primaries), primaries as usize);
         assert_eq!((fleet.writes, fleet.ledger.record()), (0, None));
     }
-    let off = limits_of(json!({"elementsAdded": {"percent": 100}}));
+    let off = PolicyLimits::of(json!({"elementsAdded": {"percent": 100}}));
     assert!(off.are_off(&[ADDED].into()) && !off.are_off(&[ADDED, REMOVED].into()));
     let mut none = Fleet::new(0, json!({"elementsAdded": {}}));
     assert_eq!(none.add(0..1), 0, "no share of nothing");
@@ -341,7 +320,7 @@ fn within_the_interval_room_is_used_at_once() {
     assert_eq!(fleet.look(None).released.len(), 1);
     assert!(fleet.look(None).released.is_empty(), "once");
     assert_eq!(fleet.add(12..13), 1);
-    fleet.limits = limits_of(json!({"elementsAdded": {"count": 10, "percent": 50}}));
+    fleet.limits = PolicyLimits::of(json!({"elementsAdded": {"count": 10, "percent": 50}}));
     assert_eq!(fleet.add(13..40), 8, "the limit was raised");
 }
 

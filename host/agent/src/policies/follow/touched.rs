@@ -6,10 +6,30 @@ use crate::policies::settling::SettlingTime;
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{self, Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use transom_core::share::lock::MutexExt as _;
 
 /// Whether the system reports that a written file was closed.
 const TELLS_CLOSE: bool = cfg!(target_os = "linux");
+
+/// File names of the components that are followed.
+pub(super) type ComponentNames = Arc<Mutex<BTreeSet<OsString>>>;
+
+/// Whether an event may be about a manifest or a component. A write to another file, such as a log, is not.
+pub(super) fn concerns(event: &Event, names: &ComponentNames) -> bool {
+    let named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        is_manifest(name) || names.locked().contains(name)
+    };
+    match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Data(_)) => event.paths.iter().any(named),
+        EventKind::Access(_) => false,
+        _ => true,
+    }
+}
 
 /// What happened last to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,6 +67,25 @@ impl Swap {
         changes
     }
 
+    /// What the newest manifests of a policy say counts at once, valid or not: that it is suspended, or only compares.
+    /// Otherwise one that is not valid narrows nothing, and the one before it counts no more.
+    pub(super) fn bound_by_words(&self, name: &str) -> PolicyChanges {
+        let Some(newest) = self.newest.get(name) else {
+            return PolicyChanges::new();
+        };
+        if newest.written.iter().any(Written::suspends) {
+            return self.suspend(name);
+        }
+        if self.shadows(&newest.written) {
+            return self.bound(name, bound::shadowed);
+        }
+        let good = self.good.get(name).filter(|_| newest.refusal.is_some());
+        match good.is_some_and(|good| !self.is_taken(name, &good.revision.policy)) {
+            true => self.bound(name, Policy::clone),
+            false => PolicyChanges::new(),
+        }
+    }
+
     /// Whether another policy works, or will, that owns what this one would own beside it.
     pub(super) fn is_taken(&self, name: &str, policy: &Policy) -> bool {
         let known = self.active.lock();

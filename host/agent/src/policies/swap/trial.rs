@@ -143,13 +143,7 @@ impl Swap {
         }
         pending.late = (pending.late + 1) * u32::from(tried.trial.late);
         let revision = Arc::clone(&pending.loaded.revision);
-        let active = self.good.get(&tried.policy);
-        // In the mode `Shadow` the active revision is tried as well.
-        let compares = active.is_some_and(|active| active.revision.id() == revision.id());
-        let verdict = match compares {
-            true => rollout::comparison(&revision, &tried.trial),
-            false => rollout::verdict(&revision, &tried.trial, &tried.approved),
-        };
+        let (compares, verdict) = verdict(self.good.get(&tried.policy), &revision, &tried);
         let stands = |gate, reason, message, trial| Candidate {
             revision: Arc::clone(&revision),
             gate,
@@ -177,17 +171,30 @@ impl Swap {
                 self.waits(&tried.policy, candidate)
             }
             CandidateVerdict::Refuse(gate, reason, message) => {
-                let unstable = reason == KnownReason::AnswerUnstable;
-                pending.refuse(tried.rehearsed.filter(|_| !unstable));
-                if unstable {
-                    // Another trial might not notice.
-                    let why = format!("{UNSTABLE}{message}");
-                    self.bar(&tried.policy, RevisionRecord::of(&revision), &why);
-                }
                 let candidate = stands(gate, reason, message, tried.trial);
-                self.refuse_candidate(&tried.policy, candidate)
+                self.refuse_tried(&tried.policy, candidate, tried.rehearsed)
             }
         }
+    }
+
+    /// Refuses a candidate for its answers; `changes` records what may have it tried again.
+    fn refuse_tried(
+        &mut self,
+        name: &Arc<str>,
+        candidate: Candidate,
+        changes: Option<Rehearsed>,
+    ) -> PolicyChanges {
+        let unstable = candidate.reason == KnownReason::AnswerUnstable;
+        let newest = self.newest.get_mut(name);
+        if let Some(pending) = newest.and_then(|newest| newest.pending.as_mut()) {
+            pending.refuse(changes.filter(|_| !unstable));
+        }
+        if unstable {
+            // Another trial might not notice.
+            let why = format!("{UNSTABLE}{}", candidate.message);
+            self.bar(name, RevisionRecord::of(&candidate.revision), &why);
+        }
+        self.refuse_candidate(name, candidate)
     }
 
     /// Schedules the note that records a candidate as active, now that it passed all gates. It works only after that:
@@ -214,6 +221,22 @@ impl Swap {
         }
         self.note(&name);
         PolicyChanges::new()
+    }
+}
+
+/// What becomes of a revision that was tried, and whether it only compares: in the mode `Shadow` the active one is
+/// tried as well.
+fn verdict(
+    active: Option<&Arc<LoadedPolicy>>,
+    revision: &Revision,
+    tried: &TriedCandidate,
+) -> (bool, CandidateVerdict) {
+    match active.is_some_and(|active| active.revision.id() == revision.id()) {
+        true => (true, rollout::comparison(revision, &tried.trial)),
+        false => {
+            let verdict = rollout::verdict(revision, &tried.trial, &tried.approved);
+            (false, verdict)
+        }
     }
 }
 
