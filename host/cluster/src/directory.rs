@@ -18,6 +18,7 @@ mod settle;
 mod shared;
 mod signals;
 mod slot;
+mod start;
 mod status;
 mod store;
 mod tree;
@@ -29,7 +30,6 @@ pub use feed::DirectoryObservations;
 pub use settle::{OPEN, QUIET, SETTLE};
 
 use crate::parallel::on_each;
-use load::Scan;
 use own::OwnFolder;
 use shared::SharedDirectory;
 use std::fs::File;
@@ -98,23 +98,6 @@ impl Default for SizeLimits {
     }
 }
 
-/// Reads the whole tree, or one file, whatever its extension.
-fn load_all(shared: &Arc<SharedDirectory>, root: &Path, is_file: bool) -> std::io::Result<()> {
-    if is_file {
-        let bytes = read_named(root, shared.limits.file_bytes)?;
-        let name = root.file_name().map(Path::new).unwrap_or(root);
-        load::take_bytes(shared, FilePlace::new(tree::Layer::User, name), &bytes);
-        return Ok(());
-    }
-    std::fs::read_dir(root)?;
-    let scan = Scan {
-        folder: &mut |_| Ok(()),
-        later: &|_| false,
-    };
-    load::refresh(shared, load::scan(shared, None, scan).files);
-    Ok(())
-}
-
 /// A directory of manifests as a cluster. Safe to share between threads.
 pub struct Directory {
     shared: Arc<SharedDirectory>,
@@ -157,8 +140,7 @@ impl Directory {
         };
         let mut shared = SharedDirectory::new(name, tree, limits, writer);
         shared.now = now;
-        let shared = Arc::new(shared);
-        load_all(&shared, &canonical, is_file).map_err(root_error)?;
+        let shared = start::whole(shared, &canonical, is_file, settle).map_err(root_error)?;
         apply::write_patches(&shared);
         status::publish_unreadable(&shared).map_err(|cause| OpenError::Own {
             path: root.clone(),

@@ -284,7 +284,7 @@ impl Swap {
             ..ManifestState::default()
         };
         self.newest.insert(Arc::clone(name), newest);
-        let mut changes = self.bound_by_words(name);
+        let mut changes = self.bound_at_once(name);
         if let Some(refusal) = refusal {
             changes.extend(self.refuse(name, refusal, true));
         }

@@ -87,6 +87,14 @@ impl SharedDirectory {
         }
     }
 
+    /// The same directory, of which nothing was read.
+    pub(super) fn unread(self) -> Self {
+        let tree = Tree::clone(&self.tree());
+        let mut unread = Self::new(self.name, tree, self.limits, self.own);
+        unread.now = self.now;
+        unread
+    }
+
     /// A copy of the state in memory, without listeners.
     pub(super) fn copy(&self) -> Self {
         let (key, store) = (self.key.clone(), RwLock::new(self.store().clone()));

@@ -182,6 +182,29 @@ fn pending_writes_of_the_active_revision_are_told_apart() -> Result<()> {
 }
 
 #[test]
+fn what_the_limits_would_withhold_is_told() -> Result<()> {
+    let stage = Stage::new(0, 9)?;
+    let mut manifest = program::manifest(TAINTS)?;
+    manifest["spec"]["limits"] = json!({"elementsAdded": {"count": 0}});
+    put(
+        &stage.policies.join("policy.yaml"),
+        manifest.to_string().as_bytes(),
+    )?;
+    let policies = stage.policies.display().to_string();
+    let words = [TAINTS, "--policies", &policies];
+    let told = data(&stage, &words)?;
+    let withheld = told["withheld"].as_str().unwrap_or_default();
+    ensure!(withheld.contains("elementsAdded for 0 of "), "{told:#}");
+    manifest["spec"]["limits"] = json!({"elementsAdded": {"count": 9}});
+    put(
+        &stage.policies.join("policy.yaml"),
+        manifest.to_string().as_bytes(),
+    )?;
+    ensure!(data(&stage, &words)?["withheld"].is_null());
+    Ok(())
+}
+
+#[test]
 fn errors_name_the_policy_the_flag_and_the_field() -> Result<()> {
     let stage = Stage::new(1, 1)?;
     put(&stage.path("bad.yaml"), b"unknown: 1\n")?;

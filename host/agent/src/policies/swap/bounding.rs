@@ -69,7 +69,7 @@ impl Swap {
 
     /// What the newest manifests of a policy say counts at once, valid or not: that it is suspended, or only compares.
     /// Otherwise one that is not valid narrows nothing, and the one before it counts no more.
-    pub(super) fn bound_by_words(&self, name: &str) -> PolicyChanges {
+    pub(super) fn bound_at_once(&self, name: &str) -> PolicyChanges {
         let Some(newest) = self.newest.get(name) else {
             return PolicyChanges::new();
         };
