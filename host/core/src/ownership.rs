@@ -120,7 +120,13 @@ impl OwnershipIndex {
             })
         };
         let makes = || policy.makes().map(|(_, rule)| rule);
-        let shared = makes().filter_map(WriteRule::shared).collect();
+        let shared: Vec<_> = makes().filter_map(WriteRule::shared).collect();
+        // Under another revision each may try again.
+        for target in &shared {
+            if let Some(claims) = self.by_target.get_mut(target) {
+                claims.passed.retain(|key| key.policy != policy.name);
+            }
+        }
         self.shared.insert(Arc::clone(&policy.name), shared);
         let reach = makes().filter_map(reach).collect();
         self.reach.insert(Arc::clone(&policy.name), reach);

@@ -123,6 +123,7 @@ impl Accounts {
         if let Some(all) = &self.kept {
             all.locked().clear();
         }
+        self.shared.clear();
     }
 
     /// Changes the account of a key, if what was read and decided is kept.
@@ -210,6 +211,13 @@ impl Accounts {
     /// Shows a step to a shared object to other primaries; whether that is news.
     pub(crate) fn show(&self, key: &Key, step: &Step) -> bool {
         self.shared.show(key, step)
+    }
+
+    /// Shows no step of a key any more, but these.
+    pub(crate) fn keep_shown(&self, key: &Key, steps: &[Step]) {
+        if self.shows_shared() {
+            self.shared.keep(key, steps);
+        }
     }
 
     /// Shows the step of a key to a shared object no longer.

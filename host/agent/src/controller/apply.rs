@@ -52,7 +52,7 @@ impl Controller {
         }
         let writes_fields = to_fields(&plan);
         let mut outcome = self.carry_out(&admitted, plan, &mut touched, false).await;
-        self.wrote_shared(&outcome, &mut touched);
+        Self::wrote_shared(&outcome, &mut touched);
         let written = is_done(writes_fields, &admitted.work.key, &outcome);
         let by_cluster = time_added == TimeAdded::SetByCluster;
         let fields = if by_cluster && written {
@@ -125,6 +125,7 @@ impl Controller {
         if plan.steps.is_empty() {
             self.limits.unwanted(key);
             self.memory.lock().own_wakes.remove(key);
+            self.accounts.keep_shown(key, &[]);
             return Outcome::default();
         }
         let before = touched.before();

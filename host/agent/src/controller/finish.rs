@@ -107,6 +107,8 @@ impl Controller {
         let primary = self.connections.read(&request.primary).await.ok().flatten();
         let uid = primary.map_or_else(String::new, |primary| primary.uid().to_owned());
         self.meet(&key, &uid);
+        let next = self.end_turn(&mut self.memory.lock(), &key, None);
+        self.enqueue_released(next);
         let schedule = self.schedule(loaded, &key);
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);
         let work = WorkItem { key, cause };
@@ -177,16 +179,16 @@ impl Controller {
             None => memory.last_seen.remove(key),
         };
         let over = matches!(report.end, End::Gone | End::Ended(Class::Left));
+        let mut released = Vec::new();
         if revision.policy.has_targets() && report.target.is_none() && !over {
-            let released = memory.keep_claims(Contender::of(key, touched.primary.as_deref()));
-            drop(lock);
-            self.enqueue_released(released);
-        } else {
-            drop(lock);
+            released = memory.keep_claims(Contender::of(key, touched.primary.as_deref()));
         }
-        if report.end != End::Ended(Class::Unlocated) {
-            self.end_turn(key, touched.lacking.as_ref());
+        let unasked = [Class::Unlocated, Class::Standby].map(End::Ended);
+        if !unasked.contains(&report.end) {
+            released.extend(self.end_turn(memory, key, touched.lacking.as_ref()));
         }
+        drop(lock);
+        self.enqueue_released(released);
     }
 
     fn schedule_next(&self, queue: &Workqueue, admitted: &Admitted, report: &Report) {
@@ -317,14 +319,14 @@ impl Controller {
         let (counts, released) = {
             let mut memory = self.memory.lock();
             // Others wait until it is known what this one wants.
-            let released = match policy.has_targets() {
+            let mut released = match policy.has_targets() {
                 true => memory.keep_claims(Contender::of(key, None)),
                 false => Vec::new(),
             };
+            released.extend(self.end_turn(&mut memory, key, None));
             (memory.faulted(key, policy, &report), released)
         };
         self.enqueue_released(released);
-        self.end_turn(key, None);
         if self.trial.is_none() {
             telemetry::fault(key, counts);
         }

@@ -217,12 +217,22 @@ impl Controller {
         touched: &mut Touched,
     ) -> Result<Desires, Failure> {
         let contentions = &self.memory.contentions;
-        touched.lacking = Some(plan::lacking(wanting, &desired, contentions));
+        let mut lacking = plan::lacking(wanting, &desired, contentions);
+        let planned = plan::plan(wanting, &desired, contentions);
+        // What fails for the object itself fails for whoever writes it.
+        let failures: Vec<_> = match &planned {
+            Ok(feasible) => feasible.waits.iter().chain(&feasible.refused).collect(),
+            Err(failure) => vec![failure],
+        };
+        for failure in failures {
+            lacking.retain(|object| !failure.objects.contains(object));
+        }
+        touched.lacking = Some(lacking);
         let Feasible {
             plan,
             waits,
             refused,
-        } = plan::plan(wanting, &desired, contentions)?;
+        } = planned?;
         let partial = waits.is_some();
         // What is not there counts before what the guest waits for.
         let waits = waits.or(answered);

@@ -1,38 +1,41 @@
 //! Takes turns at objects that all primaries of a policy share: whoever cannot write one lets the next one try.
 
+use super::memory::Memory;
 use super::queue::Queued;
 use super::{Controller, Touched};
 use std::collections::BTreeSet;
-use transom_api::reason::Class;
 use transom_core::inputs::seen::Observed;
-use transom_core::plan::{Outcome, Step, StepOutcome};
+use transom_core::plan::{Outcome, Step};
 use transom_core::reference::ObjectRef;
 use transom_core::work::{Cause, Key};
 
 impl Controller {
-    /// Notes which of the shared objects were written; a read-only agent that shows what it would write counts that.
-    pub(super) fn wrote_shared(&self, outcome: &Outcome, touched: &mut Touched) {
-        let shows = self.accounts.shows_shared();
-        let is_right = |step: &&StepOutcome| match &step.result {
-            Ok(_) => true,
-            Err(failure) => shows && Class::of(failure.reason) == Class::Held,
-        };
-        let lacking = touched.lacking.iter_mut();
-        for lacking in lacking {
-            for step in outcome.steps.iter().filter(is_right) {
-                lacking.remove(&step.target);
-            }
+    /// Notes which of the shared objects this one had its turn with: what fails for the object itself, or is withheld,
+    /// would be so for the next one, too.
+    pub(super) fn wrote_shared(outcome: &Outcome, touched: &mut Touched) {
+        if let Some(lacking) = &mut touched.lacking {
+            lacking.retain(|target| {
+                let mut steps = outcome.steps.iter();
+                outcome.stopped.is_none() && !steps.any(|step| step.target == *target)
+            });
         }
     }
 
-    /// A reconcile ended, and these shared objects are not as it wants them: the next ones try. `None`: it is not known
-    /// what it wants.
-    pub(super) fn end_turn(&self, key: &Key, lacking: Option<&BTreeSet<ObjectRef>>) {
-        for target in lacking.into_iter().flatten() {
-            self.accounts.hide(key, target);
+    /// A reconcile ended, and these shared objects are not as it wants them; `None` if it is not known what it wants.
+    /// Returns those that try next.
+    pub(super) fn end_turn(
+        &self,
+        memory: &mut Memory,
+        key: &Key,
+        lacking: Option<&BTreeSet<ObjectRef>>,
+    ) -> Vec<Key> {
+        match lacking {
+            Some(lacking) => lacking
+                .iter()
+                .for_each(|target| self.accounts.hide(key, target)),
+            None => self.accounts.keep_shown(key, &[]),
         }
-        let next = self.memory.lock().ownership.ended(key, lacking);
-        self.enqueue_released(next);
+        memory.ownership.ended(key, lacking)
     }
 
     /// In an agent that keeps accounts: shows what would be written to shared objects to the other primaries. A trial
@@ -44,6 +47,7 @@ impl Controller {
         if !self.accounts.shows_shared() {
             return;
         }
+        self.accounts.keep_shown(key, steps);
         for step in steps {
             let (Step::Create { desired } | Step::Update { desired, .. }) = step else {
                 continue;

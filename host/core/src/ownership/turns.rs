@@ -26,12 +26,12 @@ impl Claims {
         first.map(|(key, _)| key)
     }
 
-    /// Whose turn it is as one sees it that asks. One that has passed may try again whenever it asks: what failed may
-    /// be over, and nobody would wake it for another turn.
+    /// Whose turn it is as one sees it that asks. One that has passed may try again whenever it asks, unless its owner
+    /// has not: what failed may be over, and nobody would wake it for another turn.
     pub(super) fn turn_of(&self, key: &Key) -> Key {
-        let stranger = |owner: &&Key| owner.policy != key.policy;
         let owner = self.owner.as_ref();
-        match self.passed.contains(key) && owner.filter(stranger).is_none() {
+        let has_passed = |owner: &Key| owner.policy == key.policy && self.passed.contains(owner);
+        match self.passed.contains(key) && owner.is_none_or(has_passed) {
             true => key.clone(),
             false => self.turn().or(owner).unwrap_or(key).clone(),
         }
@@ -62,12 +62,14 @@ impl OwnershipIndex {
         let shared = self.shared.get(&key.policy).into_iter().flatten();
         let mut woken = Vec::new();
         for target in shared {
-            let claims = self.by_target.get_mut(target);
-            let Some(claims) = claims.filter(|claims| claims.contenders.contains_key(key)) else {
+            let Some(claims) = self.by_target.get_mut(target) else {
                 continue;
             };
             if lacking.is_some_and(|lacking| !lacking.contains(target)) {
                 claims.passed.remove(key);
+                continue;
+            }
+            if !claims.contenders.contains_key(key) {
                 continue;
             }
             let had_turn = claims.turn() == Some(key);
@@ -183,7 +185,8 @@ mod tests {
             (Some("b"), "", "", "b + b"),
             (Some("b"), "b!", "a", "+b + a"),
             (Some("b"), "b! a!", "a c", "+b + +b"),
-            (Some("b"), "a! a?", " ", "+b + b"),
+            (Some("b"), "a! a?", " ", "b + b"),
+            (Some("b"), "a? b? ", " c", "+b + +b"),
             (Some("b"), "b! b", "a ", "b + b"),
             (Some("b"), "b! b-", "a a", "+ - a"),
             // Of another policy, or one that is gone.

@@ -143,6 +143,12 @@ impl Policy {
         rule.map(|rule| rule.fields.as_slice()).unwrap_or_default()
     }
 
+    /// Whether all primaries may share an object; a cheap look before its rule is asked for.
+    pub fn may_share(&self, object: &ObjectRef) -> bool {
+        let mut rules = self.writes.iter();
+        rules.any(|rule| rule.kind == object.kind && rule.is_shared())
+    }
+
     /// The keys of taints that the policy owns.
     pub fn taint_keys(&self) -> impl Iterator<Item = &str> {
         let keys = self.writes.iter().flat_map(|rule| &rule.taint_keys);

@@ -30,6 +30,18 @@ impl SharedWrites {
         }
     }
 
+    /// Shows of a key only the steps to the targets of these.
+    pub(super) fn keep(&self, key: &Key, steps: &[Step]) {
+        let planned = |target: &ObjectRef| steps.iter().any(|step| step.target() == target);
+        let shown = &mut *self.0.locked();
+        shown.retain(|target, (writer, _)| writer != key || planned(target));
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        self.0.locked().clear();
+    }
+
     /// Forgets the steps of a policy.
     pub(super) fn forget(&self, policy: &str) {
         let shown = &mut *self.0.locked();

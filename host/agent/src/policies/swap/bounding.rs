@@ -6,6 +6,7 @@ use crate::policies::Written;
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
 use std::sync::Arc;
+use transom_api::policy::ModeSpec;
 use transom_core::catalogue::overlap::{self, LoadCandidate};
 use transom_core::catalogue::{PolicyChange, Revision};
 use transom_core::policy::{Policy, bound};
@@ -93,7 +94,9 @@ impl Swap {
             let active = known.catalogue.revision(other);
             let loadable = newest.refusal.is_none() && !newest.failed;
             let comes = newest.policy.as_ref();
+            let automatic = |policy: &&Policy| policy.spec.rollout.mode == ModeSpec::Automatic;
             let comes = comes.filter(|_| active.is_none() && loadable);
+            let comes = comes.filter(automatic);
             let mut works = active.map(|active| &active.policy).into_iter().chain(comes);
             **other != *name && works.any(|works| overlap::clash(policy, works))
         })

@@ -60,8 +60,9 @@ impl Pending {
 impl ManifestState {
     /// Takes the manifests as they are now, of which only the approval may differ.
     pub(super) fn approve(&mut self, written: Vec<Written>) {
-        let before = std::mem::replace(&mut self.written, written);
-        if before != self.written
+        let before = self.approval();
+        self.written = written;
+        if before != self.approval()
             && let Some(pending) = &mut self.pending
         {
             pending.try_again(Instant::now());
