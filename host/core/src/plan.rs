@@ -188,11 +188,12 @@ pub fn lacking(
     desired: &[Desired<'_>],
     contentions: &Contentions,
 ) -> BTreeSet<ObjectRef> {
-    let lacks = desired.iter().filter_map(|one| match one {
-        Desired::Whole(one) if whole::lacks(wanting, one, contentions) => Some(one.object.clone()),
+    let whole = desired.iter().filter_map(|one| match one {
+        Desired::Whole(one) => Some(one).filter(|one| wanting.policy.may_share(&one.object)),
         _ => None,
     });
-    lacks.collect()
+    let lacking = whole.filter(|one| whole::lacks(wanting, one, contentions));
+    lacking.map(|one| one.object.clone()).collect()
 }
 
 /// What becomes of fields of one object.

@@ -115,9 +115,6 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
 /// Whether it is this primary's turn to write a shared object, which is not as it wants it, or to keep one that nobody
 /// keeps. One that is being deleted nobody can write.
 pub(super) fn lacks(wanting: &PlanInput<'_>, whole: &Whole<'_>, contentions: &Contentions) -> bool {
-    if !wanting.policy.may_share(&whole.object) {
-        return false;
-    }
     let mut targets = wanting.targets.iter();
     let claimed = targets.find(|one| one.object == whole.object);
     let rule = wanting.policy.whole(&whole.object, &wanting.data);
