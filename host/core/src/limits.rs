@@ -13,7 +13,7 @@ mod unwritten;
 
 pub use allowed::PolicyLimits;
 pub use check::{LimitCheck, LimitResult};
-pub use kinds::{LimitedKinds, kinds};
+pub use kinds::{LimitedKinds, counted, kinds};
 pub use record::LimitRecord;
 pub use unwritten::is_without_effect;
 

@@ -22,6 +22,7 @@ use transom_api::policy::{Limited, ModeSpec};
 use transom_api::{KnownReason, Reason, State};
 use transom_core::catalogue::PolicyChange;
 use transom_core::catalogue::guest::GuestFacts;
+use transom_core::limits;
 use transom_core::plan::fleet::{Beside, FleetPlan, Listed, PlannedPrimary, Writes};
 use transom_core::policy::Policy;
 use transom_core::rollout::history::RevisionRecord;
@@ -237,14 +238,10 @@ fn take_results(controller: &Controller, policy: &str) -> Results {
         let wrote = (key.clone(), (state, account.writes));
         (wrote, (key, (reason, message)))
     };
-    let mut limited = BTreeMap::new();
-    let accounts = accounts.inspect(|(_, account)| {
-        for kind in &account.limited {
-            *limited.entry(*kind).or_default() += 1;
-        }
-    });
+    let accounts: Vec<_> = accounts.collect();
+    let limited = limits::counted(accounts.iter().map(|(_, account)| &account.limited));
     // In order, so that each map is made at once.
-    let (writes, told): (Vec<_>, Vec<_>) = accounts.map(result).unzip();
+    let (writes, told): (Vec<_>, Vec<_>) = accounts.into_iter().map(result).unzip();
     Results {
         writes: writes.into_iter().collect(),
         told: told.into_iter().collect(),

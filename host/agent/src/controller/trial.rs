@@ -31,9 +31,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use transom_api::KnownReason;
-use transom_api::policy::Limited;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
+use transom_core::limits;
 use transom_core::plan::fleet::{FleetPlan, Listed, PlannedPrimary};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
@@ -267,7 +267,7 @@ impl Controller {
             incomplete.get_or_insert((KnownReason::GuestTimedOut, why.to_owned()));
         }
         Trial {
-            limited: limited(first),
+            limited: limits::counted(first.values().map(|one| &one.account.limited)),
             plan: planned(policy, first),
             expected: Expected::default(),
             faults,
@@ -290,17 +290,6 @@ fn planned(policy: &str, tried: &BTreeMap<Key, TriedPrimary>) -> FleetPlan {
         writes: &tried.account.writes,
     });
     FleetPlan::of(policy, planned, Listed::default())
-}
-
-/// For how many primaries there is a kind of change that has a limit.
-fn limited(tried: &BTreeMap<Key, TriedPrimary>) -> BTreeMap<Limited, u32> {
-    let mut limited: BTreeMap<Limited, u32> = BTreeMap::new();
-    for one in tried.values() {
-        for kind in &one.account.limited {
-            *limited.entry(*kind).or_default() += 1;
-        }
-    }
-    limited
 }
 
 /// The primaries for which a candidate fails, and what it read for them.

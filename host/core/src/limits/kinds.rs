@@ -3,7 +3,7 @@
 use crate::object::Object;
 use crate::plan::Step;
 use crate::plan::effect::{self, EffectVerb};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::policy::Limited;
 
@@ -51,4 +51,13 @@ pub(super) fn opposite(kind: Limited) -> Option<Limited> {
         Limited::ElementsRemoved => Some(Limited::ElementsAdded),
         Limited::ObjectsChanged | Limited::ObjectsPruned => None,
     }
+}
+
+/// For how many primaries there is a change of each kind.
+pub fn counted<'a>(each: impl Iterator<Item = &'a LimitedKinds>) -> BTreeMap<Limited, u32> {
+    let mut counted = BTreeMap::new();
+    for kind in each.flatten() {
+        *counted.entry(*kind).or_default() += 1;
+    }
+    counted
 }
