@@ -1,40 +1,43 @@
 //! The controller: one line for each stage of a reconcile, and what the stages share. Decisions belong in `core`.
 
-pub(crate) mod account;
+// The stages of a reconcile: watch, admit, gather, invoke, plan, apply, finish.
 mod admit;
 mod apply;
-mod changes;
-mod conflicts;
-pub(crate) mod connections;
-mod deselected;
-mod documents;
-mod expected;
-mod fallback;
 mod finish;
 mod gather;
 mod invoke;
+mod plan;
+mod watch;
+
+// What the stages share.
+pub(crate) mod account;
+mod changes;
+pub(crate) mod connections;
+mod deselected;
+mod divergence;
+mod documents;
+mod fallback;
+mod handover;
 mod limits;
 pub(crate) mod memory;
-mod plan;
 mod policies;
 mod pool;
 pub(crate) mod queue;
+mod replaced_controllers;
+mod shared_objects;
 pub(crate) mod snapshot;
 mod statuses;
-mod succession;
 mod touched;
 pub(crate) mod trial;
-mod turns;
-mod watch;
 mod workers;
 pub(crate) mod workqueue;
 
 use crate::args::run::ReadOnlyTask;
+use crate::clock::Clock;
 use crate::controller::trial::{Overlay, Rehearsals};
 use crate::policies::load::{LoadedPolicy, known_reason};
 use crate::telemetry;
 use account::Accounts;
-use conflicts::Conflicts;
 use connections::Connections;
 use documents::Documents;
 use limits::ChangeLimits;
@@ -42,12 +45,12 @@ use memory::SharedMemory;
 use plan::Planned;
 use pool::Pool;
 use queue::{Queued, Request};
+use replaced_controllers::ReplacedControllers;
 use statuses::Statuses;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore, watch as channel};
 use tokio::time::Instant;
 use touched::{Ended, Touched};
@@ -119,7 +122,7 @@ pub(crate) struct Controller {
     pub(crate) queues: Queues,
     statuses: Statuses,
     /// The controllers of others that still run.
-    conflicts: Conflicts,
+    replaced: ReplacedControllers,
     /// What each reconcile read, decided and would write, when the agent runs for `transom status` or `plan`, or
     /// read-only.
     pub(crate) accounts: Accounts,
@@ -165,7 +168,7 @@ impl Controller {
             kubeconfig_limits: KubeconfigLimits::default(),
             queues: Queues::default(),
             statuses: Statuses::default(),
-            conflicts: Conflicts::default(),
+            replaced: ReplacedControllers::default(),
             accounts: Accounts::default(),
             pool: Pool::new(Budget::default().threads()),
             documents: Arc::new(Documents::new(&Budget::default())),
@@ -290,27 +293,5 @@ impl Controller {
         }
         call.result
             .map_err(|failure| Failure::known(known_reason(failure.reason()), failure.to_string()))
-    }
-}
-
-/// The agent's only wall clock: the system's, or the instant that `--now` fixes. Decisions do not call it; they get the
-/// time as an argument.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    fixed: Option<i64>,
-}
-
-impl Clock {
-    /// The system's clock, unless a time is fixed.
-    pub(crate) fn new(fixed: Option<i64>) -> Self {
-        Self { fixed }
-    }
-
-    /// Seconds since 1970.
-    pub(crate) fn now_seconds(self) -> i64 {
-        self.fixed.unwrap_or_else(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
-        })
     }
 }

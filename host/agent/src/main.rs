@@ -2,6 +2,7 @@
 
 mod admin;
 mod args;
+mod clock;
 mod command;
 mod controller;
 mod input;

@@ -1,7 +1,7 @@
 //! What the command line prints, and how it ends. All commands but `compile` write to standard output here. A
 //! credential is printed only when it was asked for.
 
-use crate::controller::Clock;
+use crate::clock::Clock;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;

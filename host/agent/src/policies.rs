@@ -2,15 +2,15 @@
 
 pub(crate) mod active;
 pub(crate) mod cases;
+pub(crate) mod component_cache;
 pub(crate) mod components;
 pub(crate) mod files;
+pub(crate) mod first_load;
 mod follow;
 mod found;
 pub(crate) mod images;
-pub(crate) mod kept;
 pub(crate) mod load;
-pub(crate) mod loading;
-mod loads;
+mod load_queue;
 pub(crate) mod objects;
 pub(crate) mod places;
 pub(crate) mod revisions;

@@ -6,9 +6,9 @@
 
 mod allowed;
 mod check;
+mod interval;
 mod kinds;
 mod record;
-mod turn;
 mod unwritten;
 
 pub use allowed::PolicyLimits;

@@ -3,9 +3,9 @@
 use crate::args::{DigestArgs, FetchArgs, PullArgs, PushArgs, ReconcileArgs, RegistryArgs};
 use crate::command::{block_on, child, place, replace_file};
 use crate::output::{CommandEnd, Screen};
+use crate::policies::component_cache::ComponentCache;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
-use crate::policies::kept::KeptComponents;
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -61,13 +61,13 @@ impl RegistryArgs {
 impl ReconcileArgs {
     /// How the components of policies are read.
     pub(crate) fn reading(&self) -> Components {
-        let kept = KeptComponents::new(super::engine::cache("components").as_deref());
+        let kept = ComponentCache::new(super::engine::cache("components").as_deref());
         Components::new(&self.sources).pulling(self.registry.images(), kept)
     }
 
     /// The same, without what earlier runs loaded.
     pub(crate) fn reading_without_files(&self) -> Components {
-        Components::new(&self.sources).pulling(self.registry.images(), KeptComponents::default())
+        Components::new(&self.sources).pulling(self.registry.images(), ComponentCache::default())
     }
 }
 

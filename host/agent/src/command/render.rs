@@ -6,17 +6,17 @@ pub(crate) mod difference;
 mod form;
 
 use crate::args::{ReconcileArgs, RenderArgs, Reveal};
+use crate::clock::Clock;
 use crate::command::block_on;
 use crate::command::case::{self, GivenFile, settings};
 use crate::command::session::Session;
 use crate::command::summary::WrittenTo;
 use crate::command::{connect, engine, run, summary};
-use crate::controller::Clock;
 use crate::controller::Controller;
 use crate::input;
 use crate::output::{CommandEnd, Screen};
 use crate::policies::PolicySource;
-use crate::policies::loading::Loading;
+use crate::policies::first_load::FirstLoad;
 use anyhow::bail;
 use changes::RenderedChanges;
 use serde_json::Value;
@@ -84,7 +84,7 @@ async fn work(args: &RenderArgs, screen: &Screen) -> anyhow::Result<(RenderedCha
         // As a single run, it follows what it removes: nothing else tells of that.
         controller.ending(true)
     };
-    let loading = Loading::start(
+    let loading = FirstLoad::start(
         engine::engine(args.reconcile.calls.limits())?,
         source,
         [LOCAL.to_owned()].into(),

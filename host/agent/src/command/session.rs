@@ -4,7 +4,7 @@
 use crate::controller::Controller;
 use crate::controller::connections::Connections;
 use crate::policies::active::Active;
-use crate::policies::loading::Loading;
+use crate::policies::first_load::FirstLoad;
 use anyhow::bail;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Session {
     /// # Errors
     /// When loading them ended by a bug in the agent.
     pub(crate) async fn start(
-        loading: Loading,
+        loading: FirstLoad,
         directory: Directory,
         controller: impl FnOnce(Connections) -> Controller,
     ) -> anyhow::Result<Self> {
@@ -102,7 +102,7 @@ impl Drop for Session {
 #[cfg(test)]
 pub(crate) async fn of_case(
     policy: &str,
-    clock: crate::controller::Clock,
+    clock: crate::clock::Clock,
 ) -> (tempfile::TempDir, Session, ObjectRef) {
     use crate::command::engine;
     use crate::policies::PolicySource;
@@ -122,7 +122,7 @@ pub(crate) async fn of_case(
         ..DirectoryOptions::new(LOCAL, folder.path())
     };
     let engine = engine::of_tests();
-    let loading = Loading::start(
+    let loading = FirstLoad::start(
         engine,
         PolicySource::Builtin,
         [LOCAL.to_owned()].into(),

@@ -308,8 +308,8 @@ fn why_absent(controller: &Controller, kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::command::session;
-    use crate::controller::Clock;
     use std::sync::Arc;
     use transom_api::status::{CandidateStatus, Condition, ConditionStatus, RevisionStatus};
     use transom_core::digest::Digest;

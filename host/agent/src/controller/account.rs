@@ -15,7 +15,6 @@ use transom_core::plan::{Outcome, Step, StepOutcome};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::expected::Mark;
 use transom_core::share::lock::MutexExt as _;
-use transom_core::stamp::Stamp;
 use transom_core::work::Key;
 
 /// What one reconcile read, decided and would write.
@@ -203,50 +202,9 @@ impl Accounts {
         });
     }
 
-    /// Whether what would be written to shared objects is shown to other primaries.
-    pub(crate) fn shows_shared(&self) -> bool {
-        self.kept.is_some()
-    }
-
-    /// Shows a step to a shared object to other primaries; whether that is news.
-    pub(crate) fn show(&self, key: &Key, step: &Step) -> bool {
-        self.shared.show(key, step)
-    }
-
-    /// Shows no step of a key any more, but these.
-    pub(crate) fn keep_shown(&self, key: &Key, steps: &[Step]) {
-        if self.shows_shared() {
-            self.shared.keep(key, steps);
-        }
-    }
-
-    /// Shows the step of a key to a shared object no longer.
-    pub(crate) fn hide(&self, key: &Key, target: &ObjectRef) {
-        self.shared.hide(key, target);
-    }
-
-    /// Shows no step to a shared object of a policy any more, which has another revision now.
-    pub(crate) fn hide_all(&self, policy: &str) {
-        self.shared.forget(policy);
-    }
-
-    /// The stamp that the shown step of a key would leave on a shared object.
-    pub(crate) fn stamp(&self, key: &Key, target: &ObjectRef) -> Option<Stamp> {
-        let shown = self.shows_shared().then_some(&self.shared);
-        shown.and_then(|shown| shown.stamp(key, target))
-    }
-
-    /// An object that was read, as the reconcile of a key sees it.
-    pub(crate) fn seen(
-        &self,
-        key: &Key,
-        reference: &ObjectRef,
-        there: Option<Object>,
-    ) -> Option<Object> {
-        match self.shows_shared() {
-            true => self.shared.over(key, reference, there),
-            false => there,
-        }
+    /// What would be written to shared objects, in an agent that keeps accounts.
+    pub(crate) fn shared(&self) -> Option<&SharedWrites> {
+        self.kept.as_ref().map(|_| &self.shared)
     }
 
     /// Whether the effects of what would be written are recorded.

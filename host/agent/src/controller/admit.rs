@@ -103,8 +103,8 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use crate::controller::queue::{Queued, Request};
     use std::time::Duration;
     use tokio::time::Instant;

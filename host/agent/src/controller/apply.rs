@@ -122,15 +122,14 @@ impl Controller {
         has_begun: bool,
     ) -> Outcome {
         let key = &admitted.work.key;
+        self.show_planned(key, &plan.steps);
         if plan.steps.is_empty() {
             self.limits.unwanted(key);
             self.memory.lock().own_wakes.remove(key);
-            self.accounts.keep_shown(key, &[]);
             return Outcome::default();
         }
         let before = touched.before();
         self.accounts.planned(key, &plan.steps, &before);
-        self.show_planned(key, &plan.steps);
         if self.accounts.is_dry_run() {
             return account::as_if_done(&plan.steps);
         }

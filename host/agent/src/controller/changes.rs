@@ -147,8 +147,8 @@ fn by_need(active: &Active, changes: PolicyChanges) -> BTreeMap<BTreeSet<String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::command::session::{Session, of_case};
-    use crate::controller::Clock;
     use std::pin::pin;
     use std::task::Poll;
     use transom_core::digest::Digest;

@@ -3,9 +3,9 @@
 
 mod admission;
 mod approved;
+mod config_map;
 mod failing;
 mod store;
-mod there;
 
 use super::Controller;
 use super::queue::Queued;
@@ -307,8 +307,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use crate::controller::connections::Connections;
     use std::cell::{Cell, RefCell};
     use transom_core::contract::AgentFacts;
@@ -370,7 +370,14 @@ mod tests {
         let controller = &session.controller;
         let stored = async || {
             controller.release_withheld(&session.active).await;
-            let there = controller.limits.store.as_ref().unwrap().there.lock().await;
+            let there = controller
+                .limits
+                .store
+                .as_ref()
+                .unwrap()
+                .config_map
+                .lock()
+                .await;
             there.data().keys().cloned().collect::<Vec<_>>()
         };
         let key = Key::new(&POLICY.into(), &primary);
@@ -394,7 +401,7 @@ mod tests {
         let store = controller.limits.store.as_ref().unwrap();
         let entry = format!("failing_{POLICY}");
         let broken = Some("nonsense".to_owned());
-        let mut there = store.there.lock().await;
+        let mut there = store.config_map.lock().await;
         controller
             .put(store, &mut there, &entry, broken)
             .await
@@ -405,7 +412,7 @@ mod tests {
             .guest_failed(&Key::new(&POLICY.into(), &primary))
             .await;
         controller.save_failing(&POLICY.into()).await;
-        let text = store.there.lock().await.text(&entry);
+        let text = store.config_map.lock().await.text(&entry);
         Failing::default().found(text.as_deref(), 0).unwrap();
     }
 
@@ -438,7 +445,7 @@ mod tests {
         let controller = Controller::new(connections, Clock::new(None), facts);
         let controller = controller.limiting(Some(place.clone()));
         let store = controller.limits.store.as_ref().unwrap();
-        store.there.lock().await.known = true;
+        store.config_map.lock().await.known = true;
         let policy: Arc<str> = POLICY.into();
         let mut kept = KeptPolicy::default();
         kept.failing.found(None, 0).unwrap();
@@ -446,10 +453,10 @@ mod tests {
         controller.limits.lock().insert(Arc::clone(&policy), kept);
         controller.save_failing(&policy).await;
         let entry = failing::entry(POLICY);
-        assert!(store.there.lock().await.is_put_off(&entry));
+        assert!(store.config_map.lock().await.is_put_off(&entry));
         // The next looks do not even read it: that would fail, too.
         controller.save_failing(&policy).await;
-        let mut there = store.there.lock().await;
+        let mut there = store.config_map.lock().await;
         assert!(there.unread().is_none());
         assert!(!there.put_off(&entry), "it was told");
         there.written("failing_other", store::object(&place, Default::default()));

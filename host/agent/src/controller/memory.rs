@@ -320,8 +320,8 @@ pub(crate) struct HistoryEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use serde_json::json;
     use transom_api::State;
     use transom_core::contract::decide::{Absence, Age, Form, Need, Wake};

@@ -251,7 +251,7 @@ impl Controller {
                 limits: self.limits.status(policy).as_ref(),
                 failing: failing.as_ref(),
                 usage: usage.as_ref(),
-                conflict: self.conflicts.of(policy).as_deref(),
+                conflict: self.replaced.of(policy).as_deref(),
                 now_seconds,
             },
             &sum,
@@ -315,8 +315,8 @@ fn unpublished(place: &str, error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use futures::FutureExt as _;
 
     const POLICY: &str = "external-managed-kubeconfig";

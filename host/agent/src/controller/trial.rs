@@ -9,15 +9,16 @@ mod tried;
 mod unsettled;
 mod unstable;
 
+use super::Controller;
 use super::account::{Account, Accounts};
-use super::conflicts::Conflicts;
 use super::limits::ChangeLimits;
 use super::memory::{LastResult, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
+use super::replaced_controllers::ReplacedControllers;
 use super::statuses::Statuses;
 use super::workqueue::{Queues, Workqueue};
-use super::{Clock, Controller};
+use crate::clock::Clock;
 use crate::policies::active::Rehearsed;
 use crate::policies::load::LoadedPolicy;
 use faults::{FAULTS, failures, fault, faults_in, new_faults};
@@ -159,7 +160,7 @@ impl Controller {
             kubeconfig_limits: self.kubeconfig_limits,
             queues: Queues::default(),
             statuses: Statuses::default(),
-            conflicts: Conflicts::default(),
+            replaced: ReplacedControllers::default(),
             accounts: Accounts::of_trial(),
             pool: Pool::new(THREADS),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),

@@ -338,8 +338,8 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use transom_core::contract::decide::Age;
     use transom_core::inputs::age::Freshness;
     use transom_core::object::Object;

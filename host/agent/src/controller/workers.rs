@@ -69,7 +69,9 @@ impl Controller {
         let locked = self.memory.measure();
         let before = queue.loaded();
         queue.swap(loaded);
-        self.accounts.hide_all(policy);
+        if let Some(shared) = self.accounts.shared() {
+            shared.forget(policy);
+        }
         let loaded = queue.loaded();
         let [then, now] = [&before, &loaded].map(|one| &one.revision.policy);
         let resync_changes = now.resync_seconds != then.resync_seconds;
@@ -284,8 +286,8 @@ type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use crate::controller::plan::Planned;
     use std::path::Path;
     use transom_core::object::Object;

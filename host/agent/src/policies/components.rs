@@ -1,9 +1,9 @@
 //! Which components policies may name, and how those are read that lie in a cluster or a registry.
 
-use crate::controller::Clock;
+use crate::clock::Clock;
 use crate::policies::cases::PassedCases;
+use crate::policies::component_cache::{ComponentCache, ComponentRequest, NoRoom};
 use crate::policies::images::Images;
-use crate::policies::kept::{ComponentRequest, KeptComponents, NoRoom};
 use crate::policies::load::Inputs;
 use crate::policies::revisions::Revisions;
 use crate::policies::verify;
@@ -45,7 +45,7 @@ pub(crate) struct Components {
     sources: Arc<Sources>,
     local: Arc<watch::Sender<Local>>,
     images: Option<Images>,
-    kept: KeptComponents,
+    kept: ComponentCache,
     /// Where the revisions of policies are kept.
     pub(super) revisions: Option<Arc<Revisions>>,
 }
@@ -57,13 +57,13 @@ impl Components {
             sources: Arc::new(sources.clone()),
             local: Arc::default(),
             images: None,
-            kept: KeptComponents::default(),
+            kept: ComponentCache::default(),
             revisions: None,
         }
     }
 
     /// Also pulls from registries, and keeps what was loaded.
-    pub(crate) fn pulling(self, images: Images, kept: KeptComponents) -> Self {
+    pub(crate) fn pulling(self, images: Images, kept: ComponentCache) -> Self {
         Self {
             images: Some(images),
             kept,
@@ -85,7 +85,7 @@ impl Components {
     }
 
     /// The components that were loaded.
-    pub(super) fn kept(&self) -> &KeptComponents {
+    pub(super) fn kept(&self) -> &ComponentCache {
         &self.kept
     }
 
@@ -364,7 +364,7 @@ mod tests {
         let policy = load::check(&written.value).ok().unwrap();
         let wanted = WantedReads::new(&policy, &written, false);
         let at = written.components().next().unwrap();
-        let kept = KeptComponents::new(Some(folder.path()));
+        let kept = ComponentCache::new(Some(folder.path()));
         let digest = transom_core::digest::Digest::of_bytes(b"one").to_string();
         let artifact = Artifact {
             bytes: b"one".into(),

@@ -1,11 +1,12 @@
 //! A thread that follows the manifests of policies and the component files that they name, and reports what changed. A
 //! file that keeps changing does not hold up another.
 
-mod touched;
+mod file_events;
 
 use super::FoundPolicies;
 use super::files::{Listing, PolicyFiles};
 use super::settling::{MOST_WRITTEN, SettlingFiles, SettlingTime};
+use file_events::{ComponentNames, TouchedManifests, concerns};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
-use touched::{ComponentNames, TouchedManifests, concerns};
 use transom_artifacts::Location;
 use transom_artifacts::folder::{FileIdentity, Folder};
 use transom_cluster::directory::{OPEN, SETTLE};

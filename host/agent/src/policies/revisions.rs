@@ -1,12 +1,12 @@
 //! Keeps the revisions of policies on the cluster where the agent runs, reads them at a start, and has the active one
 //! restored.
 
-mod earlier;
-pub(super) mod keeper;
+mod restore;
+pub(super) mod writer;
 
-use crate::controller::Clock;
+use crate::clock::Clock;
 use crate::policies::components::{Components, Local};
-pub(super) use earlier::{pulled, restore, unkept};
+pub(super) use restore::{pulled, restore, unkept};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use transom_api::labels::{MANAGED_BY, MANAGER, POLICY};

@@ -1,21 +1,21 @@
 //! Turns a changed policy or component into a new revision beside the old one; it takes over as a whole or is refused.
 //! Each policy is loaded on its own; a change that needs no component, such as a suspension, counts at once. Does not
-//! wait for a component: results come back as [`JobResult`](crate::policies::loads::JobResult).
+//! wait for a component: results come back as [`JobResult`](crate::policies::load_queue::JobResult).
 
 mod bounding;
-mod keeping;
-mod loaded;
+mod handover;
+mod history;
+mod load_results;
 mod probation;
-mod reloading;
 pub(crate) mod rollout;
-mod succession;
+mod start_load;
 mod tagging;
 pub(crate) mod trial;
 
 use crate::policies::active::{Active, ActiveState, PolicyChanges};
 use crate::policies::components::PartVersions;
 use crate::policies::load::{self, LoadedPolicy};
-use crate::policies::loads::Loads;
+use crate::policies::load_queue::LoadQueue;
 use crate::policies::places::KnownPlaces;
 use crate::policies::{Approval, FoundPolicies, PolicySource, Written};
 use crate::telemetry;
@@ -38,7 +38,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// Loads the policies as they are written, and decides which revision of each one is active.
 pub(crate) struct Swap {
-    loads: Loads,
+    loads: LoadQueue,
     source: PolicySource,
     /// The manifests under each name, valid or not.
     newest: BTreeMap<Arc<str>, ManifestState>,
@@ -105,7 +105,7 @@ struct ManifestState {
 impl Swap {
     /// Without policies yet; they may name these places.
     pub(super) fn new(
-        loads: Loads,
+        loads: LoadQueue,
         source: PolicySource,
         places: KnownPlaces,
         rolls_out: bool,
@@ -293,7 +293,7 @@ impl Swap {
     }
 
     /// The loads that are queued or running.
-    pub(super) fn loads(&self) -> &Loads {
+    pub(super) fn loads(&self) -> &LoadQueue {
         &self.loads
     }
 

@@ -1,8 +1,8 @@
 //! Checks from time to time whether the tags of components still point to the artifacts that were pulled. Reports a
 //! moved tag, and does not follow it. A registry that does not answer changes nothing.
 
+use crate::policies::component_cache::ComponentRequest;
 use crate::policies::components::Components;
-use crate::policies::kept::ComponentRequest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
@@ -165,8 +165,8 @@ async fn recorded(components: &Components, tag: Tag) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::component_cache::ComponentCache;
     use crate::policies::images::Images;
-    use crate::policies::kept::KeptComponents;
     use transom_artifacts::{Base, Sources};
 
     #[tokio::test]
@@ -203,7 +203,7 @@ mod tests {
         );
         let words = ["sh", "-c", &script, "sh"].map(Into::into);
         let components = Components::new(&Sources::default())
-            .pulling(Images::new(words.to_vec()), KeptComponents::default());
+            .pulling(Images::new(words.to_vec()), ComponentCache::default());
         let tag = |at: &str| Tag {
             component: Location::parse(&format!("oci:{at}"), &Base::Nowhere).unwrap(),
             digest: None,

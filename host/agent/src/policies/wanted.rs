@@ -1,6 +1,6 @@
 //! What is read to load one policy: its components, and what verifies them.
 
-use crate::policies::kept::ComponentRequest;
+use crate::policies::component_cache::ComponentRequest;
 use crate::policies::{Written, revisions, verify};
 use std::collections::{BTreeMap, BTreeSet};
 use transom_api::policy::VerifySpec;

@@ -4,7 +4,7 @@
 use crate::policies::active::PolicyChanges;
 use crate::policies::components::PartVersions;
 use crate::policies::follow::{Following, SourceChanges};
-use crate::policies::revisions::keeper::Keeper;
+use crate::policies::revisions::writer::RevisionWriter;
 use crate::policies::swap::Swap;
 use crate::policies::swap::trial::{DueTrial, TriedCandidate};
 use crate::policies::tags::Tags;
@@ -61,7 +61,7 @@ pub(crate) async fn policies<A, F, T>(
 {
     let mut succeeds = rollouts.succeeds;
     let (mut trials, mut counted) = (JoinSet::new(), Instant::now());
-    let mut keeper = Keeper::new(swap.loads().components().clone());
+    let mut keeper = RevisionWriter::new(swap.loads().components().clone());
     let mut catching_up = None;
     let (mut following, mut changes_of_files) = follow(swap.source());
     let mut tags = Tags::new(swap.loads().components(), tag_resync_seconds);

@@ -4,12 +4,13 @@
 mod comparison;
 
 use super::update::Came;
+use crate::clock::Clock;
 use crate::command::case::{self, AgentSpec, CaseSpec, GivenFile, GivenObject, settings};
 use crate::command::session::Session;
-use crate::controller::{Clock, Controller};
+use crate::controller::Controller;
 use crate::policies::components::Components;
+use crate::policies::first_load::FirstLoad;
 use crate::policies::load::LoadedPolicy;
-use crate::policies::loading::Loading;
 use crate::policies::{FoundPolicies, PolicySource};
 use anyhow::{Context as _, bail};
 use comparison::{CaseExpectation, Comparison};
@@ -108,7 +109,7 @@ async fn start(
     let facts = AgentFacts::new(name, self_managed_cluster.as_deref());
     let directory = Directory::from_bytes(LOCAL, "given.json", b"", SizeLimits::default());
     case::put(&directory, objects, case::by_name);
-    let loading = Loading::start(
+    let loading = FirstLoad::start(
         engine.clone(),
         source,
         [LOCAL.to_owned()].into(),

@@ -3,11 +3,12 @@
 use crate::admin::{self, AdminOptions};
 use crate::args::ReconcileArgs;
 use crate::args::run::{AdminArgs, RunArgs};
+use crate::clock::Clock;
 use crate::command::{connect, engine, would};
+use crate::controller::Controller;
 use crate::controller::connections::Connections;
-use crate::controller::{Clock, Controller};
 use crate::policies::components::Components;
-use crate::policies::loading::Loading;
+use crate::policies::first_load::FirstLoad;
 use crate::policies::places::KnownPlaces;
 use crate::policies::swap::Swap;
 use crate::policies::{FoundPolicies, PolicySource};
@@ -46,7 +47,7 @@ pub(crate) async fn prepare(args: &RunArgs) -> anyhow::Result<Prepared> {
     }
     let load = |policies| {
         let places = KnownPlaces::new(connect::names(args), records(args));
-        Loading::start(
+        FirstLoad::start(
             engine.clone(),
             policies,
             places,

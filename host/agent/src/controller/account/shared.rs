@@ -12,29 +12,20 @@ use transom_core::work::Key;
 
 /// The last such step to each object, with the key that plans it.
 #[derive(Default)]
-pub(super) struct SharedWrites(Mutex<HashMap<ObjectRef, (Key, Step)>>);
+pub(crate) struct SharedWrites(Mutex<HashMap<ObjectRef, (Key, Step)>>);
 
 impl SharedWrites {
     /// Shows a step to others; whether that is news.
-    pub(super) fn show(&self, key: &Key, step: &Step) -> bool {
+    pub(crate) fn show(&self, key: &Key, step: &Step) -> bool {
         let shown = (key.clone(), step.clone());
         let before = self.0.locked().insert(step.target().clone(), shown.clone());
         before != Some(shown)
     }
 
-    /// Shows the step of a key no longer.
-    pub(super) fn hide(&self, key: &Key, target: &ObjectRef) {
+    /// Shows the steps of a key to such targets no longer.
+    pub(crate) fn hide(&self, key: &Key, hides: impl Fn(&ObjectRef) -> bool) {
         let shown = &mut *self.0.locked();
-        if shown.get(target).is_some_and(|(writer, _)| writer == key) {
-            shown.remove(target);
-        }
-    }
-
-    /// Shows of a key only the steps to the targets of these.
-    pub(super) fn keep(&self, key: &Key, steps: &[Step]) {
-        let planned = |target: &ObjectRef| steps.iter().any(|step| step.target() == target);
-        let shown = &mut *self.0.locked();
-        shown.retain(|target, (writer, _)| writer != key || planned(target));
+        shown.retain(|target, (writer, _)| writer != key || !hides(target));
     }
 
     /// Forgets everything.
@@ -42,14 +33,14 @@ impl SharedWrites {
         self.0.locked().clear();
     }
 
-    /// Forgets the steps of a policy.
-    pub(super) fn forget(&self, policy: &str) {
+    /// Forgets the steps of a policy, which has another revision now.
+    pub(crate) fn forget(&self, policy: &str) {
         let shown = &mut *self.0.locked();
         shown.retain(|_, (writer, _)| *writer.policy != *policy);
     }
 
     /// The stamp that the step of a key would leave: it keeps the object, as after a write.
-    pub(super) fn stamp(&self, key: &Key, target: &ObjectRef) -> Option<Stamp> {
+    pub(crate) fn stamp(&self, key: &Key, target: &ObjectRef) -> Option<Stamp> {
         match self.0.locked().get(target) {
             Some((writer, Step::Create { desired } | Step::Update { desired, .. }))
                 if writer == key =>
@@ -61,7 +52,7 @@ impl SharedWrites {
     }
 
     /// An object as a key sees it. Who writes it sees what is there, and so plans the same step again.
-    pub(super) fn over(
+    pub(crate) fn over(
         &self,
         key: &Key,
         reference: &ObjectRef,
@@ -100,9 +91,11 @@ mod tests {
         assert_eq!(seen(&shared), [None, Some(role("a"))]);
         assert!(shared.show(&writer, &make("b")));
         assert_eq!(seen(&shared), [None, Some(role("b"))]);
-        shared.hide(&other, &role("").reference);
+        shared.hide(&other, |_| true);
         assert_eq!(seen(&shared), [None, Some(role("b"))], "it is another's");
-        shared.hide(&writer, &role("").reference);
+        shared.hide(&writer, |target| target.name == "another");
+        assert_eq!(seen(&shared), [None, Some(role("b"))], "to another target");
+        shared.hide(&writer, |target| *target == role("").reference);
         assert_eq!(seen(&shared), [None, None]);
         shared.show(&other, &make("a"));
         shared.forget("q");

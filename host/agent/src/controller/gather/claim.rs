@@ -223,7 +223,7 @@ impl Reader<'_> {
         others: bool,
     ) -> Vec<TargetState> {
         let source = self.touched.source();
-        let accounts = &self.controller.accounts;
+        let shown = self.controller.accounts.shared();
         let ownership = &mut self.controller.memory.lock().ownership;
         let decided = targets.iter().zip(there).map(|(object, existing)| {
             let stamp = existing.as_deref().and_then(Stamp::read);
@@ -233,7 +233,8 @@ impl Reader<'_> {
             };
             let stamp = stamp.filter(counts);
             let unstamped = existing.is_some() && stamp.is_none();
-            let stamp = accounts.stamp(self.key, object).or(stamp);
+            let shown = shown.and_then(|shown| shown.stamp(self.key, object));
+            let stamp = shown.or(stamp);
             let rivals = Rivals::None;
             TargetState {
                 ownership: match unstamped && self.is_made_once(primary, object) {

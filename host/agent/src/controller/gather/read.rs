@@ -250,8 +250,10 @@ impl Reader<'_> {
             true => connections.read_confirmed(reference).await,
             false => connections.read(reference).await,
         }?;
-        let accounts = &self.controller.accounts;
-        let object = accounts.seen(self.key, reference, object);
+        let object = match self.controller.accounts.shared() {
+            Some(shared) => shared.over(self.key, reference, object),
+            None => object,
+        };
         let object = match &self.controller.trial {
             Some(overlay) => overlay.over(reference, object),
             None => object,

@@ -2,8 +2,8 @@
 //! written a moment after it changed. `core::failing` decides what is kept.
 
 use super::Controller;
+use super::config_map::LimitsConfigMap;
 use super::store::LimitStore;
-use super::there::There;
 use crate::controller::Admitted;
 use crate::policies::active::Active;
 use crate::telemetry;
@@ -128,21 +128,25 @@ impl Controller {
         let Some(store) = self.limits.store.as_ref().filter(|_| knows_all) else {
             return;
         };
-        let gone = |there: &There| {
-            let (data, names) = (there.data(), active.names());
+        let gone = |config_map: &LimitsConfigMap| {
+            let (data, names) = (config_map.data(), active.names());
             let is_gone = |entry: &String| {
                 let policy = entry.strip_prefix(PREFIX);
-                policy.is_some_and(|policy| !names.contains(policy)) && !there.is_put_off(entry)
+                policy.is_some_and(|policy| !names.contains(policy))
+                    && !config_map.is_put_off(entry)
             };
             data.into_iter().map(|(entry, _)| entry).find(is_gone)
         };
-        let mut there = store.there.lock().await;
-        if gone(&there).is_none() || !self.is_ready(store, &mut there).await {
+        let mut config_map = store.config_map.lock().await;
+        if gone(&config_map).is_none() || !self.is_ready(store, &mut config_map).await {
             return;
         }
-        while let Some(entry) = gone(&there) {
-            if !self.put_or_put_off(store, &mut there, &entry, None).await {
-                return there.outdate();
+        while let Some(entry) = gone(&config_map) {
+            if !self
+                .put_or_put_off(store, &mut config_map, &entry, None)
+                .await
+            {
+                return config_map.outdate();
             }
         }
     }
@@ -162,22 +166,22 @@ impl Controller {
         let Some(store) = self.limits.store.as_ref().filter(|_| !unknown().is_empty()) else {
             return;
         };
-        let mut there = store.there.lock().await;
+        let mut config_map = store.config_map.lock().await;
         let policies = unknown();
-        if there.unread().is_some() || policies.is_empty() {
+        if config_map.unread().is_some() || policies.is_empty() {
             return;
         }
-        there.outdate();
+        config_map.outdate();
         let told = |failure: &Failure| {
             let reason = failure.reason.known().unwrap_or(KnownReason::ReadFailed);
             telemetry::unreadable("since when guests fail", reason, &failure.message);
         };
-        if let Err(failure) = self.learn(store, &mut there).await {
+        if let Err(failure) = self.learn(store, &mut config_map).await {
             return told(&failure);
         }
         let now_seconds = self.clock.now_seconds();
         for policy in policies {
-            let text = there.text(&entry(&policy));
+            let text = config_map.text(&entry(&policy));
             let found = self.failing(&policy, |failing| {
                 failing.found(text.as_deref(), now_seconds)
             });
@@ -204,24 +208,27 @@ impl Controller {
         let Some(store) = self.limits.store.as_ref().filter(|_| unsaved().is_some()) else {
             return;
         };
-        let mut there = store.there.lock().await;
+        let mut config_map = store.config_map.lock().await;
         let entry = entry(policy);
-        if there.is_put_off(&entry) || !self.is_ready(store, &mut there).await {
+        if config_map.is_put_off(&entry) || !self.is_ready(store, &mut config_map).await {
             return;
         }
         let Some(text) = unsaved() else { return };
         // The limits lie in the same object, which must not become too large for them.
-        let room = ROOM.saturating_sub(there.bytes(PREFIX, &entry));
+        let room = ROOM.saturating_sub(config_map.bytes(PREFIX, &entry));
         let kept = text.clone().filter(|text| text.len() <= room);
-        match self.put_or_put_off(store, &mut there, &entry, kept).await {
+        match self
+            .put_or_put_off(store, &mut config_map, &entry, kept)
+            .await
+        {
             true => self.failing(policy, |failing| failing.saved(text.as_deref())),
-            false => there.outdate(),
+            false => config_map.outdate(),
         }
     }
 
     /// Whether the place is known.
-    async fn is_ready(&self, store: &LimitStore, there: &mut There) -> bool {
-        there.unread().is_none() && self.learn(store, there).await.is_ok()
+    async fn is_ready(&self, store: &LimitStore, config_map: &mut LimitsConfigMap) -> bool {
+        config_map.unread().is_none() && self.learn(store, config_map).await.is_ok()
     }
 }
 

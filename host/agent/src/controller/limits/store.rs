@@ -5,7 +5,7 @@
 //! (`learn`), opens the ledger of the policy (`open_ledger`), asks it (`admit`), writes what it reserves (`put`), and
 //! asks again. What no reconcile waits for is written with back-off (`put_or_put_off`).
 
-use super::there::{ALL, LastWriter, There};
+use super::config_map::{ALL, LastWriter, LimitsConfigMap};
 use super::{Controller, KeptPolicy, failing};
 use crate::telemetry;
 use serde_json::{Map, Value, json};
@@ -29,14 +29,14 @@ const ATTEMPTS: usize = 4;
 pub(super) struct LimitStore {
     place: Option<ObjectRef>,
     /// Held while it is read or written.
-    pub(super) there: Mutex<There>,
+    pub(super) config_map: Mutex<LimitsConfigMap>,
 }
 
 impl LimitStore {
     pub(super) fn new(place: Option<ObjectRef>) -> Self {
         Self {
             place,
-            there: Mutex::default(),
+            config_map: Mutex::default(),
         }
     }
 }
@@ -47,17 +47,17 @@ impl KeptPolicy {
     fn learn(
         &mut self,
         policy: &str,
-        (there, writer): (&There, &impl Fn(&str) -> LastWriter),
+        (config_map, writer): (&LimitsConfigMap, &impl Fn(&str) -> LastWriter),
         now_seconds: i64,
     ) {
         let entry = failing::entry(policy);
-        if there.text(&entry).is_none() && writer(&entry) == LastWriter::Another {
+        if config_map.text(&entry).is_none() && writer(&entry) == LastWriter::Another {
             self.failing.lost();
         }
         let Some(ledger) = &mut self.ledger else {
             return;
         };
-        match (writer(policy), there.record(policy).ok().flatten()) {
+        match (writer(policy), config_map.record(policy).ok().flatten()) {
             // The ledger may be ahead of it, and knows for which primaries it counts.
             (LastWriter::Nobody, _) => {}
             (LastWriter::ThisReplica, Some(record)) => ledger.recorded(record),
@@ -80,33 +80,36 @@ impl Controller {
         let Some(store) = &self.limits.store else {
             return Ok(LimitVerdict::Admitted(Default::default()));
         };
-        let mut there = store.there.lock().await;
-        if let Some(failure) = there.failure(&key.policy) {
+        let mut config_map = store.config_map.lock().await;
+        if let Some(failure) = config_map.failure(&key.policy) {
             return Err(failure.clone());
         }
         let mut conflict = None;
         for _ in 0..ATTEMPTS {
-            self.learn(store, &mut there).await?;
-            if self.open_ledger(&key.policy, &there).is_err() {
-                there.outdate_old();
-                self.learn(store, &mut there).await?;
+            self.learn(store, &mut config_map).await?;
+            if self.open_ledger(&key.policy, &config_map).is_err() {
+                config_map.outdate_old();
+                self.learn(store, &mut config_map).await?;
             }
-            self.open_ledger(&key.policy, &there)?;
+            self.open_ledger(&key.policy, &config_map)?;
             let record = match admit() {
                 Some(LimitVerdict::Reserve(record)) => record,
                 Some(verdict) => return Ok(verdict),
                 None => continue,
             };
-            match self.write(store, &mut there, &key.policy, &record).await {
+            match self
+                .write(store, &mut config_map, &key.policy, &record)
+                .await
+            {
                 Ok(()) => self
                     .limits
                     .ledger(&key.policy, |ledger| ledger.recorded(record)),
                 Err(failed) if Class::of(failed.reason) == Class::Conflict => {
-                    there.known = false;
+                    config_map.known = false;
                     conflict = Some(failed);
                     continue;
                 }
-                Err(failed) => return Err(there.refuse(&key.policy, unrecorded(&failed))),
+                Err(failed) => return Err(config_map.refuse(&key.policy, unrecorded(&failed))),
             };
             if let Some(verdict) =
                 admit().filter(|verdict| !matches!(verdict, LimitVerdict::Reserve(_)))
@@ -134,40 +137,47 @@ impl Controller {
         let Some(store) = self.limits.store.as_ref().filter(|_| record().is_some()) else {
             return;
         };
-        let mut there = store.there.lock().await;
-        if there.is_put_off(policy) {
+        let mut config_map = store.config_map.lock().await;
+        if config_map.is_put_off(policy) {
             return;
         }
-        let learnt = self.learn(store, &mut there).await.is_ok();
+        let learnt = self.learn(store, &mut config_map).await.is_ok();
         // Another replica may have recorded more meanwhile, which this one has just learnt.
         let Some(record) = record() else { return };
         let text = Some(record.text());
-        let written = learnt && self.put_or_put_off(store, &mut there, policy, text).await;
-        there.known &= written;
+        let written = learnt
+            && self
+                .put_or_put_off(store, &mut config_map, policy, text)
+                .await;
+        config_map.known &= written;
         if written && let Some(kept) = self.limits.lock().get_mut(policy) {
             kept.unsaved = None;
         }
     }
 
     /// Reads the ConfigMap if it is not known. What another replica recorded counts for all policies.
-    pub(super) async fn learn(&self, store: &LimitStore, there: &mut There) -> Result<(), Failure> {
-        let Some(place) = store.place.as_ref().filter(|_| !there.known) else {
-            there.known = true;
+    pub(super) async fn learn(
+        &self,
+        store: &LimitStore,
+        config_map: &mut LimitsConfigMap,
+    ) -> Result<(), Failure> {
+        let Some(place) = store.place.as_ref().filter(|_| !config_map.known) else {
+            config_map.known = true;
             return Ok(());
         };
         let writer = match self.connections.read_record(place).await {
-            Ok(object) => there.found(object),
+            Ok(object) => config_map.found(object),
             Err(failure) => {
                 let message = format!(
                     "the limits of the policy cannot be read: {}",
                     failure.message
                 );
-                return Err(there.fail(Failure { message, ..failure }));
+                return Err(config_map.fail(Failure { message, ..failure }));
             }
         };
         let now_seconds = self.clock.now_seconds();
         for (policy, kept) in self.limits.lock().iter_mut() {
-            kept.learn(policy, (there, &writer), now_seconds);
+            kept.learn(policy, (config_map, &writer), now_seconds);
         }
         // Something may have to be written again.
         self.limits.withheld.notify_one();
@@ -176,11 +186,11 @@ impl Controller {
 
     /// Opens the ledger of a policy, if it has none. What an earlier run withheld is not wanted any more if every
     /// primary was reconciled in this one before anything was asked.
-    fn open_ledger(&self, policy: &Arc<str>, there: &There) -> Result<(), Failure> {
+    fn open_ledger(&self, policy: &Arc<str>, config_map: &LimitsConfigMap) -> Result<(), Failure> {
         if self.limits.ledger(policy, |_| ()).is_some() {
             return Ok(());
         }
-        let mut ledger = Ledger::found(there.record(policy)?);
+        let mut ledger = Ledger::found(config_map.record(policy)?);
         let queue = self.queue(policy);
         if queue.is_some_and(|queue| queue.has_rested() && self.has_results_of_all(&queue)) {
             ledger.complete();
@@ -198,11 +208,11 @@ impl Controller {
         let Some(store) = store.filter(|store| store.place.is_some()) else {
             return;
         };
-        let mut there = store.there.lock().await;
-        if self.learn(store, &mut there).await.is_ok() {
+        let mut config_map = store.config_map.lock().await;
+        if self.learn(store, &mut config_map).await.is_ok() {
             for queue in self.queues() {
                 // An entry that cannot be used is told to whoever needs it.
-                drop(self.open_ledger(&queue.policy, &there));
+                drop(self.open_ledger(&queue.policy, &config_map));
             }
         }
     }
@@ -210,22 +220,23 @@ impl Controller {
     async fn write(
         &self,
         store: &LimitStore,
-        there: &mut There,
+        config_map: &mut LimitsConfigMap,
         policy: &str,
         record: &LimitRecord,
     ) -> Result<(), WriteFailure> {
-        self.put(store, there, policy, Some(record.text())).await
+        self.put(store, config_map, policy, Some(record.text()))
+            .await
     }
 
     /// Writes an entry, or removes it.
     pub(super) async fn put(
         &self,
         store: &LimitStore,
-        there: &mut There,
+        config_map: &mut LimitsConfigMap,
         entry: &str,
         text: Option<String>,
     ) -> Result<(), WriteFailure> {
-        let mut data = there.data();
+        let mut data = config_map.data();
         if text.as_deref() == data.get(entry).and_then(Value::as_str) {
             return Ok(());
         }
@@ -241,11 +252,11 @@ impl Controller {
         changed.push(path::of(&["data", entry]));
         let Some(place) = &store.place else {
             let place = ObjectRef::local("v1", "ConfigMap", None, MANAGER);
-            there.object = Some(object(&place, data));
+            config_map.object = Some(object(&place, data));
             return Ok(());
         };
         let desired = object(place, data);
-        let step = match &there.object {
+        let step = match &config_map.object {
             None => Step::Create { desired },
             Some(before) => Step::Update {
                 desired: Object {
@@ -256,13 +267,13 @@ impl Controller {
             },
         };
         let plan = Plan::new(&Key::new(&MANAGER.into(), place), [step]);
-        there.unanswered = Some((entry.to_owned(), text));
+        config_map.unanswered = Some((entry.to_owned(), text));
         let written = self.connections.apply_one(plan).await;
         let unanswered = |failed: &WriteFailure| Class::of(failed.reason) == Class::Unreachable;
         if !written.as_ref().is_err_and(unanswered) {
-            there.unanswered = None;
+            config_map.unanswered = None;
         }
-        there.written(entry, written?);
+        config_map.written(entry, written?);
         Ok(())
     }
 
@@ -271,11 +282,11 @@ impl Controller {
     pub(super) async fn put_or_put_off(
         &self,
         store: &LimitStore,
-        there: &mut There,
+        config_map: &mut LimitsConfigMap,
         entry: &str,
         text: Option<String>,
     ) -> bool {
-        let Err(failed) = self.put(store, there, entry, text).await else {
+        let Err(failed) = self.put(store, config_map, entry, text).await else {
             return true;
         };
         // Another replica wrote, or leads: that is looked at with the next look.
@@ -287,7 +298,7 @@ impl Controller {
                 &*format!("the entry {entry} of the records of limits"),
             ),
         };
-        if there.put_off(waits) {
+        if config_map.put_off(waits) {
             telemetry::unreadable(place, failed.reason, &failed.message);
         }
         false
@@ -339,7 +350,7 @@ fn unrecorded(failed: &WriteFailure) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Clock;
+    use crate::clock::Clock;
     use crate::controller::connections::Connections;
     use std::collections::BTreeMap;
     use transom_api::policy::{LimitSpec, Limited, LimitsSpec};
@@ -376,11 +387,14 @@ mod tests {
     /// Has a replica write an entry, or remove it.
     async fn set(replica: &Controller, entry: &str, text: Option<&str>) {
         let store = replica.limits.store.as_ref().unwrap();
-        let mut there = store.there.lock().await;
-        there.outdate();
-        replica.learn(store, &mut there).await.unwrap();
+        let mut config_map = store.config_map.lock().await;
+        config_map.outdate();
+        replica.learn(store, &mut config_map).await.unwrap();
         let text = text.map(str::to_owned);
-        replica.put(store, &mut there, entry, text).await.unwrap();
+        replica
+            .put(store, &mut config_map, entry, text)
+            .await
+            .unwrap();
     }
 
     /// Asks for a change of one primary of a policy, as a reconcile does.
@@ -420,7 +434,14 @@ mod tests {
         change(&ours, "two").await.unwrap();
         set(&other, "one", None).await;
         // As after a while.
-        ours.limits.store.as_ref().unwrap().there.lock().await.read = None;
+        ours.limits
+            .store
+            .as_ref()
+            .unwrap()
+            .config_map
+            .lock()
+            .await
+            .read = None;
         change(&ours, "one").await.unwrap();
     }
 
@@ -517,7 +538,7 @@ mod tests {
             kept.failing.failed(&Arc::new(place()), 7);
         });
         ours.save_failing(&one).await;
-        let before = store.there.lock().await.data();
+        let before = store.config_map.lock().await.data();
         assert_eq!(
             before.keys().collect::<Vec<_>>(),
             ["failing_one", "one", "two"]
@@ -525,22 +546,22 @@ mod tests {
         for entry in before.keys() {
             set(&other, entry, None).await;
         }
-        store.there.lock().await.outdate();
+        store.config_map.lock().await.outdate();
         change(&ours, "three").await.unwrap();
         for policy in ["one", "two"].map(Arc::from) {
             ours.save(&policy).await;
             ours.save_failing(&policy).await;
         }
         set(&other, "three", None).await;
-        let there = other
+        let config_map = other
             .limits
             .store
             .as_ref()
             .unwrap()
-            .there
+            .config_map
             .lock()
             .await
             .data();
-        assert_eq!(there, before);
+        assert_eq!(config_map, before);
     }
 }

@@ -50,8 +50,8 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use tempfile::TempDir;
 
     const POLICY: &str = "external-managed-kubeconfig";

@@ -32,8 +32,8 @@ pub(super) fn moved(policy: &str, status: &PolicyStatus) -> Option<(String, Stri
 
 #[cfg(test)]
 mod tests {
+    use crate::clock::Clock;
     use crate::command::session::of_case;
-    use crate::controller::Clock;
     use serde_json::json;
     use transom_api::{API_VERSION, KIND};
     use transom_core::object::Object;

@@ -2,7 +2,7 @@
 
 use super::{ManifestState, Swap};
 use crate::policies::active::PolicyChanges;
-use crate::policies::loads::{JobOutput, JobResult, PreviousRevision, Restored};
+use crate::policies::load_queue::{JobOutput, JobResult, PreviousRevision, Restored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_core::catalogue::Refusal;

@@ -31,7 +31,7 @@ pub(in crate::policies) struct Unkept {
 }
 
 /// Writes notes in the background, one at a time for each policy.
-pub(in crate::policies) struct Keeper {
+pub(in crate::policies) struct RevisionWriter {
     components: Components,
     tasks: JoinSet<(Note, Result<Option<History>, WriteFailure>)>,
     busy: BTreeSet<Arc<str>>,
@@ -39,7 +39,7 @@ pub(in crate::policies) struct Keeper {
     failures: BTreeMap<Arc<str>, u32>,
 }
 
-impl Keeper {
+impl RevisionWriter {
     /// Keeps nothing yet.
     pub(in crate::policies) fn new(components: Components) -> Self {
         Self {

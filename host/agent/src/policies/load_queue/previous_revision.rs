@@ -1,7 +1,7 @@
 //! Gets the revision before the active one, for a rollback. If a registry has to be asked, or the machine was too busy,
 //! this happens after everything else was handed over, and nothing waits for it.
 
-use super::earlier::{still_watched_before, tried, watched_before};
+use super::restored::{still_watched_before, tried, watched_before};
 use super::run::{keep_earlier, unkept_before};
 use super::{Job, JobResult, PreviousRevision, Ran, retry_at};
 use crate::policies::components::Components;

@@ -7,7 +7,7 @@ use super::{ManifestState, Swap};
 use crate::policies::active::PolicyChanges;
 use crate::policies::load::LoadedPolicy;
 use crate::policies::revisions::Note;
-use crate::policies::revisions::keeper::{self, KeptNote, Unkept};
+use crate::policies::revisions::writer::{self, KeptNote, Unkept};
 use crate::policies::{PolicySource, Written};
 use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +172,7 @@ impl Swap {
                 continue;
             };
             let components = self.loads.components().clone();
-            let (note, result) = keeper::keep(components, note).await;
+            let (note, result) = writer::keep(components, note).await;
             let result = result.map_err(|failure| {
                 failed.push((Arc::clone(&name), failure.clone()));
                 let delay = Duration::ZERO;
@@ -235,7 +235,7 @@ impl Swap {
             self.note(policy);
         } else if active.is_some() {
             // Somebody may delete records, or bar a revision. Not all histories are listed at once.
-            let again = Instant::now() + keeper::again(policy);
+            let again = Instant::now() + writer::again(policy);
             self.notes.entry(Arc::clone(policy)).or_insert(again);
         }
         changes
@@ -301,7 +301,7 @@ impl Swap {
         let now = Instant::now();
         let passed = self.try_again(policy, now);
         if let Some(pending) = self.pending(policy).filter(|_| passed) {
-            pending.due = Some(now + keeper::delay(policy, pending.unkept));
+            pending.due = Some(now + writer::delay(policy, pending.unkept));
             pending.unkept += 1;
         }
         self.notes.entry(Arc::clone(policy)).or_insert(now + delay);

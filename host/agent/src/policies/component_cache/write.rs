@@ -2,7 +2,7 @@
 
 use super::names::{beside, digest_beside, digest_of, file, key, name, origin, verified};
 use super::{
-    ComponentRequest, EVIDENCE_BYTES, KeptComponents, LoadRecord, Most, RECORD_BYTES, RECORDS,
+    ComponentCache, ComponentRequest, EVIDENCE_BYTES, LoadRecord, Most, RECORD_BYTES, RECORDS,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, io};
@@ -30,7 +30,7 @@ impl fmt::Display for NoRoom {
     }
 }
 
-impl KeptComponents {
+impl ComponentCache {
     /// Never removes what the active and previous revisions of these policies use, from now on; nor what was loaded.
     pub(in crate::policies) fn use_histories(&self, histories: &BTreeMap<String, History>) {
         self.in_use.locked().kept(histories);

@@ -2,18 +2,18 @@
 //! takes long is begun again in a queue of its own, one at a time, and holds up no other policy. Components that lie in
 //! a cluster are read before, only so far ahead that few of them are in memory.
 
-mod earlier;
-mod following;
+mod concurrency;
 mod job;
+mod previous_revision;
+mod restored;
 mod run;
-mod turn;
 
 use crate::policies::components::{Components, PartVersions};
 use crate::policies::load::LoadedPolicy;
 use crate::policies::swap::GRACE;
-pub(super) use earlier::Restoring;
 pub(super) use job::Job;
 use job::JobKind;
+pub(super) use restored::Restoring;
 use run::{read, run};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -133,7 +133,7 @@ struct RunningJob {
 }
 
 /// All jobs.
-pub(super) struct Loads {
+pub(super) struct LoadQueue {
     engine: Engine,
     components: Components,
     queue: VecDeque<Job>,
@@ -144,7 +144,7 @@ pub(super) struct Loads {
     registries: BTreeMap<String, bool>,
 }
 
-impl Loads {
+impl LoadQueue {
     /// Without jobs.
     pub(super) fn new(engine: Engine, components: Components) -> Self {
         Self {

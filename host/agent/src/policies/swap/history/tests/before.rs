@@ -168,7 +168,7 @@ async fn a_machine_that_is_too_busy_to_compile_the_revision_before_tries_it_agai
     let watched = Watched::new().await;
     let (cache, code) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let start = |before: &str, options: EngineOptions| {
-        let cache = KeptComponents::new(Some(cache.path()));
+        let cache = ComponentCache::new(Some(cache.path()));
         let engine = Engine::new(options).unwrap();
         asking_by(engine, &watched.cluster, &watched.script(before), cache)
     };

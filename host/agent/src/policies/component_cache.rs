@@ -2,12 +2,11 @@
 //! and which digest a tag had when it was first pulled.
 
 mod in_use;
-mod keeping;
 mod names;
+mod write;
 
 use crate::telemetry;
 use in_use::InUse;
-pub(super) use keeping::NoRoom;
 use names::{beside, evidence_names, file, key, name, origin};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +20,7 @@ use transom_artifacts::{HeldComponent, Location, MAX_BYTES};
 use transom_core::digest::Digest;
 use transom_core::share::lock::MutexExt as _;
 use transom_engine::PrivateFolder;
+pub(super) use write::NoRoom;
 
 /// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were
 /// not used for longest. The same for what verifies them. The chart gives 256 MiB to all caches.
@@ -76,7 +76,7 @@ impl Default for Most {
 
 /// The components that were loaded. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct KeptComponents {
+pub(crate) struct ComponentCache {
     components: Option<PrivateFolder>,
     records: Option<PrivateFolder>,
     /// The places that each component was loaded from. Only there may its digest stand for its bytes.
@@ -93,9 +93,9 @@ pub(crate) struct KeptComponents {
     told: Arc<AtomicBool>,
 }
 
-impl KeptComponents {
+impl ComponentCache {
     /// Keeps components in a folder. If it cannot be used, only keeps in memory which digest each tag had. A caller
-    /// that relies on the folder [logs that](KeptComponents::tell_unusable).
+    /// that relies on the folder [logs that](ComponentCache::tell_unusable).
     pub(crate) fn new(folder: Option<&Path>) -> Self {
         let mut unusable = None;
         let mut open = |name: &str| {
@@ -341,10 +341,10 @@ mod tests {
             location("oci:registry.example/b:v1"),
         );
         let component = artifact(b"one");
-        KeptComponents::new(Some(&path))
+        ComponentCache::new(Some(&path))
             .keep(&one, ANY, &component, Some("sha256:m"), None)
             .unwrap();
-        let again = || KeptComponents::new(Some(&path));
+        let again = || ComponentCache::new(Some(&path));
         assert_eq!(again().find(&one, ANY).unwrap().bytes, b"one");
         assert_eq!(
             again().record(&one, ANY).unwrap().manifest.as_deref(),
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_tag_keeps_its_meaning_whoever_pulls_it_with_a_digest() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptComponents::new(Some(&folder.path().join("components")));
+        let kept = ComponentCache::new(Some(&folder.path().join("components")));
         let (tag, first, moved) = (
             location("oci:registry.example/a:v1"),
             artifact(b"one"),
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn a_config_map_counts_only_for_its_policy_object() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptComponents::new(Some(&folder.path().join("components")));
+        let kept = ComponentCache::new(Some(&folder.path().join("components")));
         let component = location("configmap:transom/a/k");
         let of = |uid| ComponentRequest { uid, ..ANY };
         for uid in [Some("one"), None] {
@@ -441,7 +441,7 @@ mod tests {
     #[test]
     fn what_verifies_a_component_is_kept_with_it() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptComponents::new(Some(&folder.path().join("components")));
+        let kept = ComponentCache::new(Some(&folder.path().join("components")));
         let signed = |uid| ComponentRequest {
             uid: Some(uid),
             signed: true,
@@ -482,7 +482,7 @@ mod tests {
     fn what_is_used_by_its_digest_is_not_the_oldest() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("components");
-        let kept = KeptComponents::new(Some(&root));
+        let kept = ComponentCache::new(Some(&root));
         let component = artifact(b"one");
         kept.keep_digest(&place(), ANY, &component, None).unwrap();
         let file = root.join("bytes").join(name(&component.digest));
@@ -504,19 +504,19 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         assert_eq!(
-            KeptComponents::new(Some(&folder.path().join("good"))).unusable(),
+            ComponentCache::new(Some(&folder.path().join("good"))).unusable(),
             None
         );
-        let why = KeptComponents::new(Some(&file)).unusable().unwrap();
+        let why = ComponentCache::new(Some(&file)).unusable().unwrap();
         assert!(why.contains(&file.display().to_string()), "{why}");
-        let why = KeptComponents::new(None).unusable().unwrap();
+        let why = ComponentCache::new(None).unusable().unwrap();
         assert!(why.contains("XDG_CACHE_HOME"), "{why}");
-        assert_eq!(KeptComponents::default().unusable(), None, "none is wanted");
+        assert_eq!(ComponentCache::default().unusable(), None, "none is wanted");
     }
 
     #[test]
     fn without_a_folder_only_the_meaning_of_a_tag_is_known() {
-        let kept = KeptComponents::new(None);
+        let kept = ComponentCache::new(None);
         let one = location("oci:registry.example/a:v1");
         kept.keep(&one, ANY, &artifact(b"one"), Some("sha256:m"), None)
             .unwrap();
@@ -524,11 +524,11 @@ mod tests {
     }
 
     /// A folder with room for so many bytes.
-    fn small(root: &Path, bytes: u64) -> KeptComponents {
+    fn small(root: &Path, bytes: u64) -> ComponentCache {
         let most = Most { bytes, ..MOST };
-        KeptComponents {
+        ComponentCache {
             most,
-            ..KeptComponents::new(Some(root))
+            ..ComponentCache::new(Some(root))
         }
     }
 
@@ -579,9 +579,9 @@ mod tests {
             evidence: 1_000,
             ..MOST
         };
-        let kept = KeptComponents {
+        let kept = ComponentCache {
             most,
-            ..KeptComponents::new(Some(&root))
+            ..ComponentCache::new(Some(&root))
         };
         let keep = |policy: &str, bytes: usize| {
             let by = ComponentRequest {
@@ -676,7 +676,7 @@ mod tests {
     #[test]
     fn a_digest_stands_for_a_component_only_where_that_was_loaded_from() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptComponents::new(Some(&folder.path().join("components")));
+        let kept = ComponentCache::new(Some(&folder.path().join("components")));
         let of = |uid| ComponentRequest {
             uid: Some(uid),
             ..ANY
@@ -723,7 +723,7 @@ mod tests {
     #[test]
     fn no_policy_replaces_what_verified_a_component_for_another_one_and_a_new_one_finds_it() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptComponents::new(Some(&folder.path().join("components")));
+        let kept = ComponentCache::new(Some(&folder.path().join("components")));
         let at = location("oci:registry.example/a:v1");
         let by = |policy| ComponentRequest {
             policy,
@@ -765,7 +765,7 @@ mod tests {
     fn what_an_earlier_version_of_the_agent_kept_counts() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("components");
-        let kept = KeptComponents::new(Some(&root));
+        let kept = ComponentCache::new(Some(&root));
         let at = location("oci:registry.example/a:v1");
         let asker = ComponentRequest {
             signed: true,

@@ -29,11 +29,8 @@ impl Controller {
         key: &Key,
         lacking: Option<&BTreeSet<ObjectRef>>,
     ) -> Vec<Key> {
-        match lacking {
-            Some(lacking) => lacking
-                .iter()
-                .for_each(|target| self.accounts.hide(key, target)),
-            None => self.accounts.keep_shown(key, &[]),
+        if let Some(shared) = self.accounts.shared() {
+            shared.hide(key, |target| lacking.is_none_or(|all| all.contains(target)));
         }
         memory.ownership.ended(key, lacking)
     }
@@ -44,17 +41,19 @@ impl Controller {
         if let Some(overlay) = &self.trial {
             overlay.keep(steps);
         }
-        if !self.accounts.shows_shared() {
+        let Some(shared) = self.accounts.shared() else {
             return;
-        }
-        self.accounts.keep_shown(key, steps);
+        };
+        shared.hide(key, |target| {
+            !steps.iter().any(|step| step.target() == target)
+        });
         for step in steps {
             let (Step::Create { desired } | Step::Update { desired, .. }) = step else {
                 continue;
             };
             let target = &desired.reference;
-            let shared = || self.memory.lock().ownership.is_shared(&key.policy, target);
-            if !shared() || !self.accounts.show(key, step) {
+            let is_shared = || self.memory.lock().ownership.is_shared(&key.policy, target);
+            if !is_shared() || !shared.show(key, step) {
                 continue;
             }
             let now_seconds = self.clock.now_seconds();

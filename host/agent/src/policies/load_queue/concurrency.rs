@@ -1,6 +1,6 @@
 //! Which job may begin: how many of each kind run at once, and which wait for others.
 
-use super::{Job, JobKind, Loads, RunningJob};
+use super::{Job, JobKind, LoadQueue, RunningJob};
 use crate::policies::swap::GRACE;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct InQueue {
     pulled: usize,
 }
 
-impl Loads {
+impl LoadQueue {
     /// Counts what the queue holds.
     pub(super) fn in_queue(&self) -> InQueue {
         let mut in_queue = InQueue {
@@ -176,11 +176,11 @@ impl Loads {
 mod tests {
     use super::*;
     use crate::command::engine;
+    use crate::policies::component_cache::ComponentCache;
     use crate::policies::components::Components;
     use crate::policies::images::Images;
-    use crate::policies::kept::KeptComponents;
     use crate::policies::load;
-    use crate::policies::loads::JobOutput;
+    use crate::policies::load_queue::JobOutput;
     use crate::policies::wanted::WantedReads;
     use crate::policies::{BUILTIN, FoundPolicies};
     use serde_json::json;
@@ -209,9 +209,9 @@ mod tests {
         let script = format!(r#"case "$*" in *hangs*) exec sleep 3600;; *) echo '{unfit}';; esac"#);
         let words = ["sh", "-c", &script, "sh"].map(Into::into);
         let components = Components::new(&"builtin,oci:*".parse::<Sources>().unwrap())
-            .pulling(Images::new(words.to_vec()), KeptComponents::default());
+            .pulling(Images::new(words.to_vec()), ComponentCache::default());
         let engine = engine::of_tests();
-        let mut loads = Loads::new(engine, components);
+        let mut loads = LoadQueue::new(engine, components);
         for number in 1..=6 {
             let hangs = format!("hangs-{number}.example");
             loads.add(job(number, &hangs, &format!("answers-{number}.example")));

@@ -14,9 +14,9 @@ use transom_core::share::lock::MutexExt as _;
 
 /// What is told of each policy that replaces a controller which runs.
 #[derive(Default)]
-pub(super) struct Conflicts(Mutex<BTreeMap<Arc<str>, String>>);
+pub(super) struct ReplacedControllers(Mutex<BTreeMap<Arc<str>, String>>);
 
-impl Conflicts {
+impl ReplacedControllers {
     /// What is told of a policy.
     pub(super) fn of(&self, policy: &str) -> Option<String> {
         let all = self.0.locked();
@@ -43,7 +43,7 @@ impl Controller {
                 now.insert(Arc::clone(name), message.clone());
             }
         }
-        let before = self.conflicts.replace(now.clone());
+        let before = self.replaced.replace(now.clone());
         telemetry::conflicting(now.len());
         for (policy, message) in now
             .iter()

@@ -20,7 +20,7 @@ pub(super) const ALL: &str = "";
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
-pub(super) struct There {
+pub(super) struct LimitsConfigMap {
     /// Whether it was read.
     pub(super) known: bool,
     /// When that was.
@@ -50,7 +50,7 @@ pub(super) enum LastWriter {
     Another,
 }
 
-impl There {
+impl LimitsConfigMap {
     pub(super) fn data(&self) -> Map<String, Value> {
         let data = self
             .object
@@ -198,13 +198,13 @@ mod tests {
     #[test]
     fn an_entry_that_is_refused_holds_up_no_other_and_a_server_that_is_away_all() {
         let failure = |class| Failure::new(class, KnownReason::WriteFailed.into(), "no");
-        let mut there = There::default();
-        there.refuse("one", failure(Class::Missing));
-        assert!(there.failure("one").is_some() && there.failure("two").is_none());
-        there.written("one", object(&place(), Map::new()));
-        assert!(there.failure("one").is_none());
-        there.refuse("one", failure(Class::Unreachable));
-        assert!(there.failure("two").is_some() && there.unread().is_some());
+        let mut config_map = LimitsConfigMap::default();
+        config_map.refuse("one", failure(Class::Missing));
+        assert!(config_map.failure("one").is_some() && config_map.failure("two").is_none());
+        config_map.written("one", object(&place(), Map::new()));
+        assert!(config_map.failure("one").is_none());
+        config_map.refuse("one", failure(Class::Unreachable));
+        assert!(config_map.failure("two").is_some() && config_map.unread().is_some());
     }
 
     fn place() -> ObjectRef {
@@ -218,10 +218,10 @@ mod tests {
             let data = entries.map(|(entry, text)| ((*entry).to_owned(), (*text).into()));
             Some(object(&place(), data.collect()))
         };
-        let mut there = There::default();
-        drop(there.found(with(&[("a", "1"), ("b", "1"), ("c", "1")])));
-        there.unanswered = Some(("b".to_owned(), Some("2".to_owned())));
-        let writer = there.found(with(&[("a", "1"), ("b", "2"), ("c", "2")]));
+        let mut config_map = LimitsConfigMap::default();
+        drop(config_map.found(with(&[("a", "1"), ("b", "1"), ("c", "1")])));
+        config_map.unanswered = Some(("b".to_owned(), Some("2".to_owned())));
+        let writer = config_map.found(with(&[("a", "1"), ("b", "2"), ("c", "2")]));
         let all = ["a", "b", "c", "d"].map(&writer);
         let expected = [
             LastWriter::Nobody,
@@ -231,13 +231,16 @@ mod tests {
         ];
         assert_eq!(all, expected);
         assert_eq!(
-            there.found(with(&[]))("b"),
+            config_map.found(with(&[]))("b"),
             LastWriter::Another,
             "it is gone"
         );
         // Another replica may have led since, and written the same.
-        there.unanswered = Some(("b".to_owned(), Some("2".to_owned())));
-        there.outdate();
-        assert_eq!(there.found(with(&[("b", "2")]))("b"), LastWriter::Another);
+        config_map.unanswered = Some(("b".to_owned(), Some("2".to_owned())));
+        config_map.outdate();
+        assert_eq!(
+            config_map.found(with(&[("b", "2")]))("b"),
+            LastWriter::Another
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ManifestState, Swap};
 use crate::policies::components::PartVersions;
-use crate::policies::loads::{Job, Restoring, retry_at};
+use crate::policies::load_queue::{Job, Restoring, retry_at};
 use crate::policies::wanted::WantedReads;
 use crate::policies::{PolicySource, Written};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Runs one job: reads components, loads the newest manifest, and restores what was active when the agent ended.
 
-use super::earlier::{EarlierRevisions, earlier, restored, still_watched_before, watched_before};
-use super::{Job, JobResult, Ran, Restored, Restoring, following};
+use super::restored::{EarlierRevisions, earlier, restored, still_watched_before, watched_before};
+use super::{Job, JobResult, Ran, Restored, Restoring, previous_revision};
 use crate::policies::cases::PassedCases;
 use crate::policies::components::{self, Components};
 use crate::policies::load::{self, LoadedPolicy, Unloaded};
@@ -36,7 +36,7 @@ pub(super) async fn read(components: Components, mut job: Job, gives_way: Arc<No
 /// that was active is pulled first: the registry of newer components may be slow or gone.
 async fn read_all(components: &Components, job: &mut Job) -> Result<(), Unread> {
     if job.follows() {
-        following::read(components, job).await;
+        previous_revision::read(components, job).await;
         return Ok(());
     }
     let waits = job.recalls && (job.pulls || job.pulls_earlier);
@@ -187,7 +187,7 @@ fn restore_first(engine: &Engine, components: &Components, mut job: Job) -> Ran 
 pub(super) fn run(engine: &Engine, components: &Components, job: Job) -> Ran {
     match job.restoring {
         Restoring::Next => restore_first(engine, components, job),
-        Restoring::PreviousRevision => following::restore(engine, components, job),
+        Restoring::PreviousRevision => previous_revision::restore(engine, components, job),
         _ => load(engine, components, job),
     }
 }
@@ -245,7 +245,7 @@ fn load(engine: &Engine, components: &Components, mut job: Job) -> Ran {
         versions: components::versions(&gathered),
         incomplete,
     });
-    following::after(components, job, done)
+    previous_revision::after(components, job, done)
 }
 
 /// Restores the active revision of the history, if it is not the newest, and the one before it; unless that was done.
@@ -352,8 +352,8 @@ fn may_pass(job: &Job, refusal: &Refusal) -> bool {
 mod tests {
     use super::*;
     use crate::command::engine;
+    use crate::policies::component_cache::{ComponentCache, ComponentRequest};
     use crate::policies::images::Images;
-    use crate::policies::kept::{ComponentRequest, KeptComponents};
     use crate::policies::wanted::WantedReads;
     use crate::policies::{BUILTIN, FoundPolicies, Written};
     use serde_json::json;
@@ -426,7 +426,7 @@ mod tests {
     fn a_digest_brings_no_component_from_a_source_that_the_policy_does_not_name() {
         let mut written = written();
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptComponents::new(Some(folder.path()));
+        let kept = ComponentCache::new(Some(folder.path()));
         let sources: Sources = "builtin,configmap:transom/*".parse().unwrap();
         let images = Images::new(Vec::new());
         let components = Components::new(&sources).pulling(images, kept.clone());

@@ -1,15 +1,15 @@
 //! Replicas of an agent that keep revisions of one policy in one folder.
 
 mod before;
-mod succession;
+mod handover;
 
 use super::*;
+use crate::clock::Clock;
 use crate::command::engine;
-use crate::controller::Clock;
+use crate::policies::component_cache::ComponentCache;
 use crate::policies::components::Components;
 use crate::policies::images::Images;
-use crate::policies::kept::KeptComponents;
-use crate::policies::loads::{JobOutput, Loads};
+use crate::policies::load_queue::{JobOutput, LoadQueue};
 use crate::policies::{BUILTIN, FoundPolicies};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ async fn replica_of(cluster: &Arc<dyn Cluster>, team: &str) -> Swap {
 /// An agent that has read no policy yet.
 fn new_agent(cluster: &Arc<dyn Cluster>) -> Swap {
     let engine = engine::of_tests();
-    let loads = Loads::new(engine, components(cluster));
+    let loads = LoadQueue::new(engine, components(cluster));
     let source = PolicySource::Given(FoundPolicies::default());
     Swap::new(loads, source, [LOCAL.to_owned()].into(), true)
 }
@@ -113,7 +113,7 @@ async fn keep(swap: &mut Swap, note: Note) -> PolicyChanges {
 
 /// The same by other components, of another time.
 async fn keep_by(components: Components, swap: &mut Swap, note: Note) -> PolicyChanges {
-    let (note, result) = keeper::keep(components, note).await;
+    let (note, result) = writer::keep(components, note).await;
     let result = result.map_err(|failure| Unkept {
         failure,
         delay: Duration::ZERO,
@@ -123,11 +123,11 @@ async fn keep_by(components: Components, swap: &mut Swap, note: Note) -> PolicyC
 
 /// An agent whose registries are asked by this script of the shell; what the script does not print is not there.
 fn asking(cluster: &Arc<dyn Cluster>, script: &str) -> Swap {
-    asking_with(cluster, script, KeptComponents::default())
+    asking_with(cluster, script, ComponentCache::default())
 }
 
 /// The same with a cache of components.
-fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: KeptComponents) -> Swap {
+fn asking_with(cluster: &Arc<dyn Cluster>, script: &str, cache: ComponentCache) -> Swap {
     asking_by(engine::of_tests(), cluster, script, cache)
 }
 
@@ -136,7 +136,7 @@ fn asking_by(
     engine: Engine,
     cluster: &Arc<dyn Cluster>,
     script: &str,
-    cache: KeptComponents,
+    cache: ComponentCache,
 ) -> Swap {
     let words = ["sh", "-c", script].map(Into::into).to_vec();
     let components = Components::new(&"builtin,oci:*".parse().unwrap())
@@ -144,7 +144,7 @@ fn asking_by(
         .remembering("transom", Clock::new(Some(BEGUN)));
     components.opened(Some(Arc::clone(cluster)));
     let source = PolicySource::Given(FoundPolicies::default());
-    let loads = Loads::new(engine, components);
+    let loads = LoadQueue::new(engine, components);
     Swap::new(loads, source, [LOCAL.to_owned()].into(), true)
 }
 
@@ -279,7 +279,7 @@ async fn what_was_restored_from_its_registry_is_kept_for_the_next_start() {
         if !has_origins {
             std::fs::remove_dir_all(cache.path().join("origins")).unwrap();
         }
-        let mut after = asking_with(&cluster, script, KeptComponents::new(Some(cache.path())));
+        let mut after = asking_with(&cluster, script, ComponentCache::new(Some(cache.path())));
         after.replace(with_component(&policy(), "oci:silent.example/a:v1"));
         let given = tokio::time::timeout(SOON, after.next()).await;
         let Ok(given @ JobOutput::Restored(_)) = given else {
@@ -324,7 +324,7 @@ async fn ended_before_swap(cluster: &Arc<dyn Cluster>) -> (Digest, Expecting) {
     let (mut swap, id, expecting) = with_passed(cluster, expected).await;
     let note = take_note(&mut swap);
     let components = swap.loads.components().clone();
-    let (_, kept) = keeper::keep(components, note).await;
+    let (_, kept) = writer::keep(components, note).await;
     kept.unwrap();
     (id, expecting)
 }

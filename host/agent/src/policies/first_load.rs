@@ -3,7 +3,7 @@
 use crate::policies::PolicySource;
 use crate::policies::active::PolicyChanges;
 use crate::policies::components::Components;
-use crate::policies::loads::Loads;
+use crate::policies::load_queue::LoadQueue;
 use crate::policies::places::KnownPlaces;
 use crate::policies::swap::{GRACE, Swap};
 use anyhow::Context as _;
@@ -14,12 +14,12 @@ use transom_cluster::Cluster;
 use transom_engine::Engine;
 
 /// Policies that are being read and loaded in the background.
-pub(crate) struct Loading {
+pub(crate) struct FirstLoad {
     reading: JoinHandle<(Swap, PolicyChanges)>,
     components: Components,
 }
 
-impl Loading {
+impl FirstLoad {
     /// Reads policies and begins to load them while the caller goes on: compiling takes a core for a while, and
     /// manifests can be read meanwhile. `rolls_out`: new revisions are candidates first.
     pub(crate) fn start(
@@ -29,7 +29,7 @@ impl Loading {
         components: Components,
         rolls_out: bool,
     ) -> Self {
-        let loads = Loads::new(engine, components.clone());
+        let loads = LoadQueue::new(engine, components.clone());
         let reading = tokio::spawn(async move {
             let reading = source.clone();
             let read = tokio::task::spawn_blocking(move || {
@@ -67,7 +67,7 @@ impl Loading {
     /// The same, without policies whose components take longer than [`GRACE`]: they come later.
     ///
     /// # Errors
-    /// As for [`Loading::done`].
+    /// As for [`FirstLoad::done`].
     pub(crate) async fn begun(self) -> anyhow::Result<(Swap, PolicyChanges)> {
         let (mut swap, mut changes) = self.read().await?;
         let until = Instant::now() + GRACE;
