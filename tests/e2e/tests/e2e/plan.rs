@@ -195,6 +195,10 @@ fn what_the_limits_would_withhold_is_told() -> Result<()> {
     let told = data(&stage, &words)?;
     let withheld = told["withheld"].as_str().unwrap_or_default();
     ensure!(withheld.contains("elementsAdded for 0 of "), "{told:#}");
+    for form in ["table", "yaml", "html"] {
+        let shown = stdout(&plan(&stage, &[&words[..], &["-o", form]].concat())?);
+        ensure!(shown.contains(withheld), "{form}: {shown}");
+    }
     manifest["spec"]["limits"] = json!({"elementsAdded": {"count": 9}});
     put(
         &stage.policies.join("policy.yaml"),

@@ -74,6 +74,9 @@ fn overview(page: &mut String, told: &Told) {
             text(&active(beside, told.not_active.as_deref()))
         );
     }
+    if let Some(withheld) = &told.withheld {
+        let _ = writeln!(page, "<p class=\"card\">Limits: {}.</p>", text(withheld));
+    }
     page.push_str("<dl>\n");
     for (label, component) in told.components() {
         let _ = writeln!(

@@ -232,6 +232,7 @@ pub(super) fn yaml(data: &Value) -> String {
         "guests",
         "primaries",
         "active",
+        "withheld",
         "effects",
         "moreEffects",
         "groups",
