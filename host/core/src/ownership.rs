@@ -5,12 +5,13 @@
 //! until its guest has named all of them. Whoever depends on either waits, and is among the keys that the methods
 //! return once that is over.
 
+mod claims;
 mod contender;
 mod copied;
 mod decision;
 mod leaving;
 mod removed;
-mod turns;
+mod shared;
 mod waiting;
 
 use crate::policy::{Policy, WriteRule};
@@ -18,6 +19,7 @@ use crate::reference::ObjectRef;
 use crate::stamp::Stamp;
 use crate::watches;
 use crate::work::Key;
+use claims::{Claims, Oldest};
 pub use contender::Contender;
 pub use decision::{Ownership, Rivals};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -40,19 +42,6 @@ impl TargetScope {
             && watches::matches(&self.namespace, namespace)
             && watches::matches(&self.name, &target.name)
     }
-}
-
-/// Who wants a target, and who owned it when that was last decided.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Claims {
-    contenders: BTreeMap<Key, Contender>,
-    owner: Option<Key>,
-    /// Whether others that may want it were not located then.
-    unsure: bool,
-    /// The key that made it and left it to contenders of its policy.
-    former: Option<Key>,
-    /// Who had its turn with a shared object and could not write it.
-    passed: BTreeSet<Key>,
 }
 
 /// Which key owns which target. The methods return the keys to wake: losers of a released target, and those that
@@ -125,6 +114,7 @@ impl OwnershipIndex {
         for target in &shared {
             if let Some(claims) = self.by_target.get_mut(target) {
                 claims.passed.retain(|key| key.policy != policy.name);
+                claims.first_waiting = Oldest::default();
             }
         }
         self.shared.insert(Arc::clone(&policy.name), shared);
@@ -177,7 +167,7 @@ impl OwnershipIndex {
         let mut woken: BTreeSet<Key> = woken.flatten().collect();
         for target in targets {
             let claims = self.by_target.entry(target).or_default();
-            claims.contenders.insert(key.clone(), contender.clone());
+            claims.enter(contender.clone());
         }
         woken.extend(self.locate(&key));
         woken.into_iter().collect()
@@ -247,7 +237,9 @@ impl OwnershipIndex {
         self.reach.remove(policy);
         self.shared.remove(policy);
         let mut woken = self.deferred.remove(policy).unwrap_or_default();
-        woken.extend(keys.iter().flat_map(|key| self.release(key)));
+        // Often the first by name is the oldest: whoever is next is looked for again only when that one goes.
+        let youngest_first = keys.iter().rev();
+        woken.extend(youngest_first.flat_map(|key| self.release(key)));
         woken.retain(|key| *key.policy != *policy);
         woken.into_iter().collect()
     }
@@ -262,17 +254,18 @@ impl OwnershipIndex {
         stamp: Option<&Stamp>,
         others: bool,
     ) -> Ownership {
-        let contenders = self.by_target.get(target).map(|claims| &claims.contenders);
-        let Some((contenders, me)) = contenders.and_then(|all| Some((all, all.get(key)?))) else {
+        let claims = self.by_target.get(target);
+        let Some(claims) = claims.filter(|claims| claims.contenders.contains_key(key)) else {
             // Callers call `set` first. Without a claim of this key, no other claim can be held against it.
             return Ownership::Owner {
                 rivals: Rivals::None,
             };
         };
+        let contenders = &claims.contenders;
         let stamped = stamp.and_then(|stamp| {
             let contender = contenders.get(&stamp.key())?;
             let same = contender.uid.is_empty() || stamp.source.uid == contender.uid;
-            same.then_some(contender)
+            same.then_some(&contender.key)
         });
         let owner = match stamped {
             Some(owner) => owner,
@@ -285,17 +278,16 @@ impl OwnershipIndex {
                     }
                     return Ownership::Pending { remaining };
                 }
-                let first = contenders.values().min_by_key(|contender| contender.rank());
-                first.unwrap_or(me)
+                claims.oldest.of(contenders.values()).unwrap_or(key)
             }
         };
         let unlocated = waiting::others(&self.unlocated, key);
-        let (owner, rivals) = (owner.key.clone(), Rivals::among(contenders, unlocated));
+        let (owner, rivals) = (owner.clone(), Rivals::among(contenders, unlocated));
         let is_stamped = stamped.is_some();
         let Some(claims) = self.by_target.get_mut(target) else {
             return Ownership::Owner { rivals };
         };
-        claims.owner = Some(owner.clone());
+        claims.keep(Some(owner.clone()));
         // Nothing of what is not there, or bears no stamp, waits to be removed.
         claims.unsure = stamp.is_some() && matches!(rivals, Rivals::Unlocated(_));
         let turn = claims.turn_of(key);

@@ -15,10 +15,10 @@ impl OwnershipIndex {
                     continue;
                 };
                 let copy = to.by_target.entry(target.clone()).or_default();
-                copy.owner.clone_from(&claims.owner);
-                let contender = claims.contenders.get(key);
-                let contender = contender.map(|one| (key.clone(), one.clone()));
-                copy.contenders.extend(contender);
+                copy.keep(claims.owner.clone());
+                if let Some(contender) = claims.contenders.get(key) {
+                    copy.enter(contender.clone());
+                }
             }
             to.targets_of.insert(key.clone(), targets.clone());
             last = Some(key);

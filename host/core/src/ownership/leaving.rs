@@ -50,12 +50,12 @@ impl OwnershipIndex {
             return [None, None];
         };
         let stays = !claims.is_up(key);
-        claims.contenders.remove(key);
-        claims.passed.remove(key);
+        claims.leave(key);
         let waits = |former: &Key| claims.contenders.keys().any(|one| is_sibling(former, one));
         let former = claims.former.take_if(|former| !waits(former));
         if claims.owner.as_ref() == Some(key) {
-            (claims.owner, claims.unsure) = (None, false);
+            claims.keep(None);
+            claims.unsure = false;
         }
         let wakes = !stays || claims.contenders.len() == 1;
         let next = wakes.then(|| claims.next().cloned()).flatten();

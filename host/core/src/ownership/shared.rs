@@ -1,7 +1,8 @@
 //! Whose turn it is to write an object that all primaries of a policy share. That is its owner, until it had its turn
 //! and could not: then the next one has it, so that nobody waits for what fails for another.
 
-use super::{Claims, OwnershipIndex};
+use super::OwnershipIndex;
+use super::claims::Claims;
 use crate::reference::ObjectRef;
 use crate::work::Key;
 use std::collections::BTreeSet;
@@ -13,17 +14,13 @@ impl Claims {
         if let Some(owner) = owner.filter(|owner| !self.passed.contains(owner)) {
             return Some(owner);
         }
-        if self.passed.len() == self.contenders.len() {
-            return None;
-        }
         // Both are in order, and who has passed is a contender.
         let mut passed = self.passed.iter().peekable();
         let waiting = self.contenders.iter();
         let waiting = waiting.filter(|(key, _)| passed.next_if_eq(key).is_none());
         let is_sibling = |key: &Key| owner.is_none_or(|owner| owner.policy == key.policy);
         let waiting = waiting.filter(|(key, _)| is_sibling(key));
-        let first = waiting.min_by_key(|(_, one)| one.rank());
-        first.map(|(key, _)| key)
+        self.first_waiting.of(waiting.map(|(_, one)| one))
     }
 
     /// Whose turn it is as one sees it that asks. One that has passed may try again whenever it asks, unless its owner
@@ -39,8 +36,8 @@ impl Claims {
 
     /// Who is to be woken when it becomes free.
     pub(super) fn next(&self) -> Option<&Key> {
-        let oldest = || self.contenders.values().min_by_key(|one| one.rank());
-        self.turn().or_else(|| oldest().map(|one| &one.key))
+        let oldest = || self.oldest.of(self.contenders.values());
+        self.turn().or_else(oldest)
     }
 
     /// Whether others wait for this one.
@@ -65,15 +62,18 @@ impl OwnershipIndex {
             let Some(claims) = self.by_target.get_mut(target) else {
                 continue;
             };
-            if lacking.is_some_and(|lacking| !lacking.contains(target)) {
-                claims.passed.remove(key);
+            let Some(contender) = claims.contenders.get(key) else {
                 continue;
-            }
-            if !claims.contenders.contains_key(key) {
+            };
+            if lacking.is_some_and(|lacking| !lacking.contains(target)) {
+                if claims.passed.remove(key) {
+                    claims.first_waiting.came(contender);
+                }
                 continue;
             }
             let had_turn = claims.turn() == Some(key);
             claims.passed.insert(key.clone());
+            claims.first_waiting.went(key);
             woken.extend(claims.turn().filter(|_| had_turn).cloned());
         }
         woken
@@ -83,8 +83,10 @@ impl OwnershipIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ownership::claims::Oldest;
     use crate::ownership::{Contender, Ownership};
     use crate::sample::{key, kubeconfig_manifest, policy, stamp, target, with};
+    use proptest::prelude::*;
     use serde_json::json;
 
     const ALL: [&str; 3] = ["a", "b", "c"];
@@ -213,6 +215,43 @@ mod tests {
         assert_eq!(index.ended(&key("a"), None), []);
         let decided = index.decide(&key("b"), &target("demo"), None, false);
         assert!(matches!(decided, Ownership::OwnedBy { owner, .. } if owner == key("a")));
+    }
+
+    proptest! {
+        #[test]
+        fn who_is_next_does_not_depend_on_what_was_looked_for_before(
+            events in proptest::collection::vec((0..5_usize, 0..4_i64, 0..5_u8, 0..3_u8), 1..40),
+        ) {
+            let names = ["a", "b", "c", "d", "e"];
+            let mut index = three();
+            for (name, created, event, stamped) in events {
+                let mut one = contender(names[name]);
+                one.created_seconds = Some(created);
+                if created == 3 {
+                    one.key.policy = "other".into();
+                }
+                let key = one.key.clone();
+                match event {
+                    0 => drop(index.set(one, &[shared()])),
+                    1 => drop(index.remove(&key)),
+                    2 => drop(index.ended(&key, None)),
+                    3 => drop(index.ended(&key, Some(&BTreeSet::new()))),
+                    _ => drop(index.ended(&key, Some(&BTreeSet::from([shared()])))),
+                }
+                let stamp = ["a", "c"].get(usize::from(stamped)).map(|name| stamp(name, &format!("uid-{name}")));
+                let mut anew = index.clone();
+                for claims in anew.by_target.values_mut() {
+                    (claims.oldest, claims.first_waiting) = (Oldest::default(), Oldest::default());
+                }
+                let decided = |index: &mut OwnershipIndex| {
+                    let decision = index.decide(&key, &shared(), stamp.as_ref(), false);
+                    let claims = index.by_target.get(&shared());
+                    let next = claims.and_then(|claims| Some((claims.turn().cloned(), claims.next()?.clone())));
+                    (decision, next)
+                };
+                prop_assert_eq!(decided(&mut index), decided(&mut anew));
+            }
+        }
     }
 
     #[test]
