@@ -32,7 +32,8 @@ impl Set {
         }
     }
 
-    /// The content of a new set. An empty map would write nothing, so an empty list stands for the selector `{}`.
+    /// The content of a new set. In a set that others made an empty map says nothing, so an empty list stands for the
+    /// selector `{}`.
     fn content(self) -> Json {
         let selector = match self {
             Self::Default => json!({"selectorType": "ExclusiveClusterSetLabel"}),

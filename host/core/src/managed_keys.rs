@@ -53,6 +53,7 @@ impl<'a> WantedKeys<'a> {
         let content = content.iter();
         let content = content.filter(|(key, _)| !NO_CONTENT.contains(&key.as_str()));
         let fields = values::fields(content).into_iter();
+        let fields = fields.filter(|field| !values::is_parent(field, granted));
         Self {
             labels,
             annotations,
@@ -190,7 +191,7 @@ pub(crate) fn changed(wanted: &WantedKeys<'_>, existing: &Object) -> Vec<String>
         );
     }
     changed.extend(wanted.wrong_fields(existing).cloned());
-    let there = |path: &&String| path::at(&existing.body, path).is_some();
+    let there = |path: &&String| is_as_put(&existing.body, path);
     changed.extend(dropped(wanted, &had).filter(there).cloned());
     let mut noted = Keys::wanted(wanted);
     if had.finalizers.is_empty() {
@@ -239,12 +240,23 @@ fn put_keys(wanted: &WantedKeys<'_>, existing: Option<&Object>, noted: &Keys, bo
         }
     }
     for path in dropped(wanted, &had) {
-        effect::put(body, &path::keys(path), &Value::Null);
+        if is_as_put(body, path) {
+            effect::put(body, &path::keys(path), &Value::Null);
+        }
     }
     for (text, field) in &wanted.fields {
         if !wanted.is_right(text, field, body) {
             effect::put(body, &path::keys(text), field.1);
         }
+    }
+}
+
+/// Whether a field that the policy put on an object is still there. A map was empty then: if it has fields by now, it is
+/// of those who added them.
+fn is_as_put(body: &Value, path: &str) -> bool {
+    match path::at(body, path) {
+        Some(Value::Object(map)) => map.is_empty(),
+        there => there.is_some(),
     }
 }
 
@@ -260,13 +272,17 @@ fn dropped<'a>(wanted: &'a WantedKeys<'_>, had: &'a Keys) -> impl Iterator<Item 
         let paths = wanted.fields.values();
         paths.filter_map(|(path, _)| path.keys()).collect()
     });
+    let replaces = |part: &[&str]| {
+        let field = wanted.fields.get(&path::of(part));
+        field.is_some_and(|(_, value)| !value.is_object())
+    };
     let is_wanted = move |path: &String| {
         let old = path::keys(path);
         let old: Vec<&str> = old.iter().map(String::as_str).collect();
-        // A field that is part of a wanted one, or above one, is replaced with it.
+        // A field that is part of a wanted one, or above one, is replaced with it. A wanted empty map replaces nothing.
         let mut above = (0..=old.len()).filter_map(|length| old.get(..length));
         let mut below = new.range(old.clone()..);
-        above.any(|part| new.contains(part))
+        above.any(|part| new.contains(part) && replaces(part))
             || below.next().is_some_and(|first| first.starts_with(&old))
     };
     let left = had.fields.iter();
@@ -362,6 +378,54 @@ mod tests {
                 "{had} {wanted}"
             );
         }
+    }
+
+    /// What a policy makes of these contents, one after the other; between them others change it.
+    fn made(contents: [Value; 2], others: impl Fn(&mut Value)) -> (Value, Vec<String>) {
+        let granted = [Path::parse("spec.selector").unwrap()];
+        let own = OwnSpec::default();
+        let reference = crate::sample::target("demo");
+        let [first, then] = contents.map(|content| content.as_object().cloned().unwrap());
+        let (first, then) = (
+            WantedKeys::of(&own, &first, &granted),
+            WantedKeys::of(&own, &then, &granted),
+        );
+        let mut body = json!({"metadata": {}});
+        put(&first, None, &mut body);
+        crate::sample::stamp("a", "uid-a").put(&mut body);
+        others(&mut body);
+        let object = |body: &Value| Object {
+            reference: reference.clone(),
+            version: String::new(),
+            body: body.clone(),
+        };
+        let there = object(&body);
+        let changed = changed(&then, &there);
+        put(&then, Some(&there), &mut body);
+        assert!(super::changed(&then, &object(&body)).is_empty(), "{body}");
+        (body["spec"].take(), changed)
+    }
+
+    #[test]
+    fn an_empty_map_is_made_and_takes_nothing_from_others() {
+        let selector = |content: Value| json!({"spec": {"selector": content}});
+        let (none, empty) = (json!({"spec": {}}), selector(json!({})));
+        let ours = selector(json!({"a": 1}));
+        let nobody = |_: &mut Value| {};
+        let fills = |body: &mut Value| body["spec"]["selector"]["x"] = json!(2);
+        // A map that stands around what is granted is not made.
+        assert_eq!(made([none.clone(), none.clone()], nobody).0, json!(null));
+        let spec = |contents: [&Value; 2]| made(contents.map(Clone::clone), nobody).0;
+        assert_eq!(spec([&none, &empty]), json!({"selector": {}}));
+        assert_eq!(spec([&empty, &ours]), json!({"selector": {"a": 1}}));
+        assert_eq!(spec([&ours, &empty]), json!({"selector": {}}));
+        assert_eq!(spec([&empty, &none]), json!({}));
+        let (filled, changed) = made([empty.clone(), empty.clone()], fills);
+        assert_eq!((filled, changed), (json!({"selector": {"x": 2}}), vec![]));
+        let (left, _) = made([empty.clone(), none], fills);
+        assert_eq!(left, json!({"selector": {"x": 2}}), "it is of others now");
+        let (both, _) = made([ours, empty], fills);
+        assert_eq!(both, json!({"selector": {"x": 2}}));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{PlanInput, Step, field_manager};
 use crate::managed_keys::finalizers_left;
 use crate::object::Object;
 use crate::policy::{Policy, WriteRule};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// The field with the finalizers of an object.
@@ -72,10 +72,10 @@ pub(super) fn take(object: &Object, finalizers: &BTreeSet<String>) -> Option<Ste
 }
 
 /// The field of an object that the policy makes, if it lacks one of the finalizers of its grant, or bears one that the
-/// policy put there when its grant still named it.
+/// policy put there when its grant still named it. One that is being deleted gets no finalizer any more.
 pub(super) fn wrong(rule: &WriteRule, object: &Object) -> Option<String> {
     let mut wanted = rule.finalizers().into_iter().flatten();
-    let lacks = wanted.any(|name| !is_on(object, name));
+    let lacks = !object.deleting() && wanted.any(|name| !is_on(object, name));
     (lacks || !finalizers_left(rule, object).is_empty()).then(|| FIELD.to_owned())
 }
 
@@ -98,7 +98,9 @@ pub(super) fn drop_left(rule: &WriteRule, existing: &Object, body: &mut Value) {
 
 /// Puts the finalizers of a grant on the body of an object that the policy makes, beside those of others.
 pub(super) fn put(rule: &WriteRule, body: &mut Value) {
-    let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) else {
+    let metadata = body.get_mut("metadata").and_then(Value::as_object_mut);
+    let stays = |metadata: &&mut Map<String, Value>| !metadata.contains_key("deletionTimestamp");
+    let Some(metadata) = metadata.filter(stays) else {
         return;
     };
     for name in rule.finalizers().into_iter().flatten() {

@@ -46,12 +46,17 @@ pub(super) fn plan(
     let rivals = owned(wanting, claimed)?;
     let step = match existing {
         None => Some(create(wanting, whole, &wanted, rule)),
-        Some(existing) if existing.deleting() => going(wanting, whole, existing, (rule, rivals))?,
         Some(existing) => {
-            adopt::check(wanting, whole, existing, (rule, rivals))?;
-            let step = update(wanting, whole, existing, (&wanted, rule));
-            check_mutable(existing, step.as_ref())?;
-            step
+            let checked = adopt::check(wanting, whole, existing, (rule, rivals));
+            match existing.deleting() && !works_on(existing, rule, checked.is_ok()) {
+                true => Some(going(existing, rule, checked)?),
+                false => {
+                    checked?;
+                    let step = update(wanting, whole, existing, (&wanted, rule));
+                    check_mutable(existing, step.as_ref())?;
+                    step
+                }
+            }
         }
     };
     let Some(step) = step else {
@@ -75,27 +80,25 @@ pub(super) fn plan(
 
 /// The step for an object that is being deleted: what the policy put on it and its grant names no longer is taken off.
 fn going(
-    wanting: &PlanInput<'_>,
-    whole: &Whole<'_>,
     existing: &Object,
-    (rule, rivals): (&WriteRule, Rivals),
-) -> Result<Option<Step>, Failure> {
+    rule: &WriteRule,
+    checked: Result<(), Failure>,
+) -> Result<Step, Failure> {
     if let Some(step) = finalizer::take(existing, &finalizers_left(rule, existing)) {
-        adopt::check(wanting, whole, existing, (rule, rivals))?;
-        return Ok(Some(step));
+        return checked.map(|()| step);
     }
-    if bears_finalizers(rule) {
-        // Held by the finalizers of the grant it works on; the guest that leaves it out releases it.
-        return Ok(None);
-    }
-    let target = &whole.object;
+    let target = &existing.reference;
     let message = format!("the target {target} is being deleted");
     let failure = Failure::known(KnownReason::InputTerminating, message);
     Err(failure.about([target.clone()]))
 }
 
-fn bears_finalizers(rule: &WriteRule) -> bool {
-    rule.finalizers().is_some_and(|names| !names.is_empty())
+/// Whether an object that is being deleted works on until its guest leaves it out: the policy made or adopted it, and
+/// its grant names finalizers.
+fn works_on(existing: &Object, rule: &WriteRule, is_ours: bool) -> bool {
+    let holds = rule.finalizers().is_some_and(|names| !names.is_empty());
+    let is_left = || !finalizers_left(rule, existing).is_empty();
+    holds && is_ours && Stamp::read(existing).is_some() && !is_left()
 }
 
 /// Checks that the policy grants the verb of a step.

@@ -194,8 +194,7 @@ impl ReadyValue<'_> {
     }
 }
 
-/// The fields of the content that a guest wants for an object, each with its value, which is no map. An empty map says
-/// nothing.
+/// The fields of the content that a guest wants for an object, each with its value, which is no map or an empty one.
 ///
 /// # Errors
 /// `ContractBroken` at the first field whose path no grant can have, and for paths that are too long together. A guest
@@ -211,6 +210,17 @@ pub fn checked<'v>(
         Failure::known(KnownReason::ContractBroken, message)
     };
     collected.map_err(told).map(|()| fields)
+}
+
+/// Whether a value is a map without fields, at a place that is not granted and has granted fields below it: then it only
+/// stands around them.
+pub fn is_parent((path, value): &(Path, &Value), granted: &[Path]) -> bool {
+    let is_empty = value.as_object().is_some_and(Map::is_empty);
+    let mut granted_here = granted.iter();
+    let mut below = granted.iter();
+    is_empty
+        && !granted_here.any(|granted| granted.grants(path))
+        && below.any(|granted| path.covers(granted))
 }
 
 /// The same of a content that was checked before, or of a part of it.
@@ -245,7 +255,7 @@ fn collect<'v>(
             format!("too many fields{below}: the paths of all have more than {MAX_PATHS} bytes")
         })?;
         match value {
-            Value::Object(map) => collect(Some(&path), map, fields)?,
+            Value::Object(map) if !map.is_empty() => collect(Some(&path), map, fields)?,
             value => fields.1.push((path.0, value)),
         }
     }
@@ -285,7 +295,7 @@ mod tests {
     #[test]
     fn every_field_has_a_path_that_a_policy_can_name() {
         let content = json!({"a": {"b.c": 1, "d": [{"e": 1}], "": {}}, "f": null});
-        let expected = [r#"a["b.c"]"#, "a.d", "f"].map(str::to_owned);
+        let expected = [r#"a[""]"#, r#"a["b.c"]"#, "a.d", "f"].map(str::to_owned);
         assert_eq!(paths(&content), Ok(expected.to_vec()));
         let deep = vec!["a"; 16];
         assert_eq!(paths(&below(&deep, json!(1))), Ok(vec![deep.join(".")]));

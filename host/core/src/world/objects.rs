@@ -201,7 +201,7 @@ fn wanted<'a>(
     match apply.ownership {
         ObjectOwnership::Whole => {
             let rule = given.policy.whole(&object, &given.data)?;
-            for (path, value) in granted(&object, rule, &content, given)? {
+            for (path, value) in granted(&object, rule, (&content, true), given)? {
                 let is_text = value.is_string() || path.segments().len() < 3;
                 let of_metadata = path
                     .keys()
@@ -224,7 +224,7 @@ fn wanted<'a>(
         ObjectOwnership::Fields if !apply.holes.is_empty() => Err(fill::not_granted(apply, None)),
         ObjectOwnership::Fields => {
             let rule = given.policy.fields(&object, &given.data)?;
-            let fields = granted(&object, rule, &content, given)?.into_iter();
+            let fields = granted(&object, rule, (&content, false), given)?.into_iter();
             let field = |(path, value): (Path, &Value)| {
                 if path.is_conditions() {
                     let conditions = status::conditions(&object, rule, value.clone(), given)?;
@@ -242,14 +242,20 @@ fn wanted<'a>(
     }
 }
 
-/// The fields of a content, each granted with its value.
+/// The fields of a content, each granted with its value. Maps are merged, so an empty one says nothing, except in the
+/// content of a whole object: it is made there.
 fn granted<'v>(
     object: &ObjectRef,
     rule: &WriteRule,
-    content: &'v Map<String, Value>,
+    (content, is_whole): (&'v Map<String, Value>, bool),
     given: &Lowering<'_>,
 ) -> Result<Vec<(Path, &'v Value)>, Failure> {
-    let fields = values::checked(object, content)?;
+    let mut fields = values::checked(object, content)?;
+    fields.retain(|field| {
+        let of_metadata = || matches!(field.0.keys().as_deref(), Some(["metadata", ..]));
+        let is_made = is_whole && !of_metadata() && !values::is_parent(field, &rule.fields);
+        is_made || !field.1.as_object().is_some_and(Map::is_empty)
+    });
     for (path, _) in &fields {
         let granted = rule.fields.iter().any(|field| field.grants(path));
         // All labels or all annotations at once would be those of others as well.

@@ -312,8 +312,19 @@ fn what_a_policy_makes_bears_its_finalizers_and_is_held_by_them_while_it_is_want
     let mut held = desired;
     held.body["metadata"]["deletionTimestamp"] = json!("2026-03-05T09:00:00Z");
     assert_eq!(plan(&held), Ok(None), "it works on");
+    let mut edited = held.clone();
+    edited.body["rules"] = json!([]);
+    let Ok(Some(Step::Update { desired, .. })) = plan(&edited) else {
+        panic!("it is put right as long as it works on")
+    };
+    assert_eq!(desired.body, held.body);
     held.body["metadata"]["finalizers"] = json!(["a/b"]);
     assert_eq!(plan(&held), Ok(None), "others hold it");
+    // One that the policy did not make is no such object, whatever it says.
+    let mut theirs = there;
+    theirs.body["metadata"]["deletionTimestamp"] = json!("2026-03-05T09:00:00Z");
+    let message = plan(&theirs).unwrap_err();
+    assert!(message.ends_with(" is being deleted"), "{message}");
 }
 
 /// The same policy, whose grant names no finalizer any more.
