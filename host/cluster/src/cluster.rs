@@ -2,7 +2,7 @@
 
 use crate::ReadFailure;
 use crate::kubernetes::Server;
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,7 +11,7 @@ use transom_core::contract::decide::Review;
 use transom_core::inputs::request::Requester;
 use transom_core::object::Object;
 use transom_core::observation::{Observation, Unreadable};
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome};
+use transom_core::plan::{Outcome, Plan, Step, StepOutcome, WriteFailure};
 use transom_core::policy::selector::Selector;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Report;
@@ -144,20 +144,6 @@ pub trait Cluster: Send + Sync {
     /// Performs one step of a policy's plan, only if its object is as it was read.
     fn perform<'a>(&'a self, policy: &'a str, step: Step) -> BoxFuture<'a, StepOutcome>;
 
-    /// Performs the steps of a plan in order, as far as failures permit.
-    fn apply(&self, mut plan: Plan) -> BoxFuture<'_, Outcome> {
-        async move {
-            let mut outcome = Outcome::default();
-            for step in std::mem::take(&mut plan.steps) {
-                if outcome.permits(&plan, &step) {
-                    outcome.steps.push(self.perform(&plan.policy, step).await);
-                }
-            }
-            outcome
-        }
-        .boxed()
-    }
-
     /// Publishes the result of a reconcile: in a status file, which goes with the primary, or for a failure as an
     /// Event. Returns without waiting for a server. `uid` is the primary's, empty when it is gone.
     fn publish(&self, report: &Report, uid: &str) -> io::Result<()>;
@@ -182,4 +168,35 @@ pub trait Cluster: Send + Sync {
 
     /// The API server, for what only an API server has: token reviews, webhooks, counts of requests.
     fn server(&self) -> Option<&Server>;
+}
+
+/// Performs the steps of a plan in order, each on the cluster of its object, as far as failures permit. `cluster`
+/// gives the cluster of an object, or says why there is none.
+pub async fn apply<'a>(
+    mut plan: Plan,
+    cluster: impl Fn(&ObjectRef) -> Result<&'a dyn Cluster, WriteFailure>,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    for step in std::mem::take(&mut plan.steps) {
+        if !outcome.permits(&plan, &step) {
+            continue;
+        }
+        let step = match left(&outcome, step.target()) {
+            Some(version) => step.at(version),
+            None => step,
+        };
+        let done = match cluster(step.target()) {
+            Ok(cluster) => cluster.perform(&plan.policy, step).await,
+            Err(failure) => StepOutcome::failed(&step, failure),
+        };
+        outcome.steps.push(done);
+    }
+    outcome
+}
+
+/// The version in which an earlier step of the same plan left an object, where that is known.
+fn left<'a>(outcome: &'a Outcome, object: &ObjectRef) -> Option<&'a str> {
+    let mut steps = outcome.steps.iter().rev();
+    let step = steps.find(|step| step.target == *object)?;
+    step.left.as_ref().map(|left| left.version.as_str())
 }

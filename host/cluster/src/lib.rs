@@ -8,5 +8,5 @@ pub mod parallel;
 mod read;
 mod review;
 
-pub use cluster::{AccessVerdict, Cluster, KeptStatuses, Patience, ReadResult};
+pub use cluster::{AccessVerdict, Cluster, KeptStatuses, Patience, ReadResult, apply};
 pub use read::ReadFailure;

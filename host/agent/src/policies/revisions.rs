@@ -227,7 +227,7 @@ async fn write(
     let targets: Vec<_> = steps.iter().map(|step| step.target().clone()).collect();
     let primary = ObjectRef::local(API_VERSION, KIND, None, policy);
     let plan = Plan::new(&Key::new(&policy.into(), &primary), steps);
-    let outcome = cluster.apply(plan).await;
+    let outcome = transom_cluster::apply(plan, |_| Ok(cluster)).await;
     if let Some((_, failure)) = outcome.failure() {
         return Err(failure.clone());
     }

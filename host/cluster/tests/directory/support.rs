@@ -7,7 +7,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use transom_api::{KnownReason, Reason, State};
-use transom_cluster::Cluster as _;
 use transom_cluster::directory::{Directory, DirectoryOptions};
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, Step, WriteKind};
@@ -143,7 +142,9 @@ pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
         steps,
         pruned: Default::default(),
     };
-    directory.apply(plan).now_or_never().unwrap()
+    transom_cluster::apply(plan, |_| Ok(directory))
+        .now_or_never()
+        .unwrap()
 }
 
 /// Applies one step that must succeed.

@@ -7,33 +7,17 @@ use transom_cluster::{Cluster, KeptStatuses};
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::own_records;
-use transom_core::plan::{Outcome, Plan, StepOutcome, WriteFailure};
+use transom_core::plan::{Outcome, Plan, WriteFailure};
 use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::report::Report;
 use transom_core::rights;
 
 impl Connections {
     /// Performs the steps of a plan in order, each on the cluster of its object, as far as failures permit.
-    pub(crate) async fn apply(&self, mut plan: Plan) -> Outcome {
-        let mut outcome = Outcome::default();
-        for step in std::mem::take(&mut plan.steps) {
-            if !outcome.permits(&plan, &step) {
-                continue;
-            }
-            let step = match left(&outcome, step.target()) {
-                Some(version) => step.at(version),
-                None => step,
-            };
-            let done = match self.cluster(step.target()) {
-                Ok(cluster) => cluster.perform(&plan.policy, step).await,
-                Err(Failure { message, .. }) => {
-                    let reason = KnownReason::WriteFailed;
-                    StepOutcome::failed(&step, WriteFailure { reason, message })
-                }
-            };
-            outcome.steps.push(done);
-        }
-        outcome
+    pub(crate) async fn apply(&self, plan: Plan) -> Outcome {
+        let reason = KnownReason::WriteFailed;
+        let unknown = |Failure { message, .. }| WriteFailure { reason, message };
+        transom_cluster::apply(plan, |target| self.cluster(target).map_err(unknown)).await
     }
 
     /// Performs a plan of one step on an object that no watch needs to cover; returns the object as it is then.
@@ -129,11 +113,4 @@ impl Connections {
             server.found(policy, status);
         }
     }
-}
-
-/// The version in which an earlier step of the same plan left an object, where that is known.
-fn left<'a>(outcome: &'a Outcome, object: &ObjectRef) -> Option<&'a str> {
-    let mut steps = outcome.steps.iter().rev();
-    let step = steps.find(|step| step.target == *object)?;
-    step.left.as_ref().map(|left| left.version.as_str())
 }
