@@ -158,10 +158,15 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// An agent without policies.
-    pub(crate) fn new(connections: Connections, clock: Clock, facts: AgentFacts) -> Self {
+    pub(crate) fn new(
+        connections: impl Into<Arc<Connections>>,
+        clock: Clock,
+        facts: AgentFacts,
+    ) -> Self {
+        let connections = connections.into();
         Self {
             leading: connections.leading(),
-            connections: Arc::new(connections),
+            connections,
             memory: SharedMemory::default(),
             clock,
             facts,

@@ -11,13 +11,10 @@ mod unstable;
 
 use super::Controller;
 use super::account::{Account, Accounts};
-use super::limits::ChangeLimits;
 use super::memory::{LastResult, SharedMemory};
 use super::pool::Pool;
 use super::queue::Queued;
-use super::replaced_controllers::ReplacedControllers;
-use super::statuses::Statuses;
-use super::workqueue::{Queues, Workqueue};
+use super::workqueue::Workqueue;
 use crate::clock::Clock;
 use crate::policies::active::Rehearsed;
 use crate::policies::load::LoadedPolicy;
@@ -25,12 +22,9 @@ use faults::{FAULTS, failures, fault, faults_in, new_faults};
 pub(super) use overlay::Overlay;
 pub(super) use rehearsals::Rehearsals;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::RandomState;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
 use transom_api::KnownReason;
 use transom_cluster::kubernetes::Leading;
 use transom_core::catalogue::Revision;
@@ -150,33 +144,19 @@ impl Controller {
             shadow.outputs = outputs;
             shadow.sightings = sightings;
         }
+        // Time that goes on between two answers is not a reason for another one.
+        let clock = Clock::new(Some(self.clock.now_seconds()));
         Self {
-            connections: Arc::clone(&self.connections),
             leading: Leading::always(),
             memory,
-            // Time that goes on between two answers is not a reason for another one.
-            clock: Clock::new(Some(self.clock.now_seconds())),
-            facts: self.facts.clone(),
             kubeconfig_limits: self.kubeconfig_limits,
-            queues: Queues::default(),
-            statuses: Statuses::default(),
-            replaced: ReplacedControllers::default(),
             accounts: Accounts::of_trial(),
             pool: Pool::new(THREADS),
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             documents: Arc::clone(&self.documents),
-            // A trial writes nothing.
-            limits: ChangeLimits::default(),
-            moved: Notify::new(),
-            seeds: RandomState::new(),
-            current: watch::Sender::new(true),
-            works_since: Mutex::new(Instant::now()),
             ends: true,
             trial: Some(Overlay::default()),
-            rehearsals: Rehearsals::default(),
-            readable: AtomicU64::default(),
-            activating: Mutex::default(),
-            trying: Mutex::default(),
+            ..Self::new(Arc::clone(&self.connections), clock, self.facts.clone())
         }
     }
 
