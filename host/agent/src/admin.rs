@@ -5,7 +5,7 @@ mod metrics;
 mod routes;
 mod tls;
 
-use crate::controller::snapshot::Snapshots;
+use crate::controller::Controller;
 use anyhow::Context as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -48,7 +48,7 @@ pub(crate) struct AdminOptions {
 
 /// What all connections share.
 struct Admin {
-    snapshots: Arc<dyn Snapshots>,
+    controller: Arc<Controller>,
     authorizer: Authorizer,
     tls: Option<tls::Tls>,
     peers: Arc<ConnectionLimit>,
@@ -60,7 +60,7 @@ struct Admin {
 /// # Errors
 /// When the port cannot be used, or the certificate cannot be read.
 pub(crate) async fn start(
-    snapshots: Arc<dyn Snapshots>,
+    controller: Arc<Controller>,
     options: AdminOptions,
     reviews: Option<Reviews>,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
@@ -76,7 +76,7 @@ pub(crate) async fn start(
         .context("failed to read the address of the admin server")?;
     info!(%address, tls = tls.is_some(), "the admin server is listening");
     let admin = Arc::new(Admin {
-        snapshots,
+        controller,
         authorizer: Authorizer::new(reviews),
         tls,
         peers: ConnectionLimit::new(PEERS),
@@ -155,7 +155,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 reader.get_or_init(|| admin.readers.enter(leave));
             };
             Ok::<_, std::convert::Infallible>(
-                routes::answer(&*admin.snapshots, &admin.authorizer, peer, &request, read).await,
+                routes::answer(&admin.controller, &admin.authorizer, peer, &request, read).await,
             )
         }
     });
@@ -236,16 +236,26 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::snapshot::tests::sample;
+    use crate::controller::Clock;
+    use crate::controller::connections::Connections;
     use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use transom_core::contract::AgentFacts;
+    use transom_core::watches::SecretReads;
+
+    /// An agent without connections that is not ready yet.
+    pub(super) fn controller() -> Controller {
+        let connections = Connections::new(BTreeMap::new(), SecretReads::Watch);
+        let facts = AgentFacts::new("local-cluster", None);
+        Controller::new(connections, Clock::new(None), facts)
+    }
 
     #[tokio::test]
     async fn one_port_answers_both_families() {
         let listener = listen("[::]:0".parse().unwrap()).await.unwrap();
         let bound = listener.local_addr().unwrap();
         let admin = Arc::new(Admin {
-            snapshots: Arc::new(sample()),
+            controller: Arc::new(controller()),
             authorizer: Authorizer::new(None),
             tls: None,
             peers: ConnectionLimit::new(PEERS),

@@ -3,7 +3,8 @@
 //! and to peers that the API server authorizes. Stores no token.
 
 use super::metrics;
-use crate::controller::snapshot::{Snapshot, Snapshots};
+use crate::controller::Controller;
+use crate::controller::snapshot::Snapshot;
 use crate::controller::workqueue::Swapped;
 use anyhow::Context as _;
 use http_body_util::Full;
@@ -29,7 +30,7 @@ type Answer = Response<Full<Bytes>>;
 
 /// Answers one request, whose body is ignored. Calls `read` before an answer that may be large, and only then.
 pub(super) async fn answer<B>(
-    snapshots: &dyn Snapshots,
+    controller: &Controller,
     authorizer: &Authorizer,
     peer: SocketAddr,
     request: &Request<B>,
@@ -44,7 +45,7 @@ pub(super) async fn answer<B>(
     }
     match request.uri().path() {
         "/healthz" => said(StatusCode::OK, "ok"),
-        "/readyz" => match snapshots.unready() {
+        "/readyz" => match controller.unready() {
             None => said(StatusCode::OK, "ok"),
             Some(why) => said(StatusCode::SERVICE_UNAVAILABLE, why),
         },
@@ -52,7 +53,7 @@ pub(super) async fn answer<B>(
             match authorizer.authorize(peer, request.headers(), path).await {
                 Ok(()) => {
                     read();
-                    shown(&snapshots.snapshot(), path)
+                    shown(&controller.snapshot(), path)
                 }
                 Err((status, why)) => refused(status, why),
             }
@@ -243,17 +244,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::tests::controller;
     use crate::controller::snapshot::tests::sample;
-
-    impl Snapshots for Snapshot {
-        fn unready(&self) -> Option<&'static str> {
-            self.unready
-        }
-
-        fn snapshot(&self) -> Snapshot {
-            self.clone()
-        }
-    }
 
     #[test]
     fn the_state_lists_what_is_not_applied_and_counts_the_rest() {
@@ -284,19 +276,17 @@ mod tests {
     #[tokio::test]
     async fn only_a_ready_agent_is_reported_as_ready() {
         let local = "127.0.0.1:1".parse().unwrap();
-        let status = async |path: &str, unready| {
-            let snapshot = Snapshot {
-                unready,
-                ..sample()
-            };
+        let controller = controller();
+        let status = async |path: &str| {
             let request = Request::get(path).body(()).unwrap();
             let authorizer = Authorizer::new(None);
-            let answer = answer(&snapshot, &authorizer, local, &request, || {});
+            let answer = answer(&controller, &authorizer, local, &request, || {});
             answer.await.status().as_u16()
         };
-        assert_eq!(status("/readyz", None).await, 200);
-        assert_eq!(status("/readyz", Some("not yet")).await, 503);
-        assert_eq!(status("/healthz", Some("not yet")).await, 200);
+        assert_eq!(status("/readyz").await, 503);
+        assert_eq!(status("/healthz").await, 200);
+        controller.queues.complete();
+        assert_eq!(status("/readyz").await, 200);
     }
 
     #[test]

@@ -17,16 +17,6 @@ use transom_core::work::Key;
 /// Maximum number of primaries with a message.
 const LISTED: usize = 1_000;
 
-/// Gives snapshots of an agent.
-pub(crate) trait Snapshots: Send + Sync {
-    /// Why the agent is not ready; `None` when it is. A connection that does not answer holds up nothing while another
-    /// one can be used.
-    fn unready(&self) -> Option<&'static str>;
-
-    /// The agent as it is now. Locks what it knows for a few primaries at a time.
-    fn snapshot(&self) -> Snapshot;
-}
-
 /// The agent at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
@@ -92,8 +82,10 @@ pub(crate) struct PrimaryCount {
     pub(crate) overdue: usize,
 }
 
-impl Snapshots for Controller {
-    fn unready(&self) -> Option<&'static str> {
+impl Controller {
+    /// Why the agent is not ready; `None` when it is. A connection that does not answer holds up nothing while another
+    /// one can be used.
+    pub(crate) fn unready(&self) -> Option<&'static str> {
         if !self.queues.are_complete() {
             return Some(
                 "the policies are being loaded, or the objects that they watch are being listed",
@@ -103,7 +95,8 @@ impl Snapshots for Controller {
         away.then_some("no API server has answered since the start")
     }
 
-    fn snapshot(&self) -> Snapshot {
+    /// The agent as it is now. Locks what it knows for a few primaries at a time.
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let now_seconds = self.clock.now_seconds();
         let mut tally = Tally::default();
         self.memory

@@ -183,7 +183,7 @@ async fn serve(
         certificate: args.admin_tls_cert.clone().zip(args.admin_tls_key.clone()),
     };
     let reviews = controller.connections.home().map(reviews).transpose()?;
-    let served = admin::start(Arc::clone(controller) as _, options, reviews).await?;
+    let served = admin::start(Arc::clone(controller), options, reviews).await?;
     Ok(Some(served))
 }
 
