@@ -57,3 +57,4 @@ impl transom_guest::Objects for AddonHealth {
 }
 
 transom_guest::register!(objects: AddonHealth);
+transom_guest::test_cases!(objects: AddonHealth);

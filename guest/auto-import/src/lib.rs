@@ -31,3 +31,4 @@ impl Guest for AutoImport {
 }
 
 transom_guest::register!(objects: AutoImport);
+transom_guest::test_cases!(objects: AutoImport);

@@ -30,3 +30,4 @@ impl Guest for Availability {
 }
 
 transom_guest::register!(objects: Availability);
+transom_guest::test_cases!(objects: Availability);

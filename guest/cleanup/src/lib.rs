@@ -32,3 +32,4 @@ impl Guest for Cleanup {
 }
 
 transom_guest::register!(objects: Cleanup);
+transom_guest::test_cases!(objects: Cleanup);

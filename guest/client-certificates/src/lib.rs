@@ -31,3 +31,4 @@ impl Guest for ClientCertificates {
 }
 
 transom_guest::register!(objects: ClientCertificates);
+transom_guest::test_cases!(objects: ClientCertificates);

@@ -52,3 +52,4 @@ impl Guest for ClusterAcceptance {
 }
 
 transom_guest::register!(objects: ClusterAcceptance);
+transom_guest::test_cases!(objects: ClusterAcceptance);

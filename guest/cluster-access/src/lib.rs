@@ -33,3 +33,4 @@ impl Guest for ClusterAccess {
 }
 
 transom_guest::register!(objects: ClusterAccess);
+transom_guest::test_cases!(objects: ClusterAccess);

@@ -35,3 +35,4 @@ impl Guest for ClusterSets {
 }
 
 transom_guest::register!(objects: ClusterSets);
+transom_guest::test_cases!(objects: ClusterSets);

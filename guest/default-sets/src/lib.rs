@@ -28,3 +28,4 @@ impl Guest for DefaultSets {
 }
 
 transom_guest::register!(objects: DefaultSets);
+transom_guest::test_cases!(objects: DefaultSets);

@@ -30,3 +30,4 @@ impl Guest for Detach {
 }
 
 transom_guest::register!(objects: Detach);
+transom_guest::test_cases!(objects: Detach);

@@ -49,3 +49,4 @@ impl transom_guest::Objects for HubCopies {
 }
 
 transom_guest::register!(objects: HubCopies);
+transom_guest::test_cases!(objects: HubCopies);

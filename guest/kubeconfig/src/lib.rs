@@ -59,3 +59,4 @@ impl transom_guest::Kubeconfig for Kubeconfig {
 }
 
 transom_guest::register!(kubeconfig: Kubeconfig);
+transom_guest::test_cases!(kubeconfig: Kubeconfig);

@@ -40,3 +40,4 @@ impl Guest for ManagedNamespaces {
 }
 
 transom_guest::register!(objects: ManagedNamespaces);
+transom_guest::test_cases!(objects: ManagedNamespaces);

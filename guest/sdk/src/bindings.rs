@@ -52,3 +52,16 @@ macro_rules! register {
         $crate::$world::bindings::export!($guest with_types_in $crate::$world::bindings);
     };
 }
+
+/// Makes the test `cases`, which runs a guest natively on the folder `cases` of its crate; `transom test` runs its
+/// component on them. Needs the feature `testing` in `[dev-dependencies]`.
+#[macro_export]
+macro_rules! test_cases {
+    ($world:ident: $guest:ident) => {
+        #[cfg(test)]
+        #[test]
+        fn cases() -> ::core::result::Result<(), $crate::testing::Failed> {
+            $crate::testing::$world::<$guest>("cases")
+        }
+    };
+}

@@ -1,10 +1,7 @@
 //! Runs a guest natively, as plain Rust, on folders of cases. Needs no component, host or cluster.
 //!
 //! ```ignore
-//! #[test]
-//! fn cases() -> Result<(), transom_guest::testing::Failed> {
-//!     transom_guest::testing::taints::<MyGuest>("cases")
-//! }
+//! transom_guest::test_cases!(taints: MyGuest);
 //! ```
 //!
 //! A case is a folder with `given.yaml` and `expected.yaml`; the names in both are those of `wit/`.

@@ -33,3 +33,4 @@ impl Guest for SetBindings {
 }
 
 transom_guest::register!(objects: SetBindings);
+transom_guest::test_cases!(objects: SetBindings);

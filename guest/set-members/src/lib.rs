@@ -37,3 +37,4 @@ impl Guest for SetMembers {
 }
 
 transom_guest::register!(objects: SetMembers);
+transom_guest::test_cases!(objects: SetMembers);

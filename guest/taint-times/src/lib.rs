@@ -57,3 +57,4 @@ impl Guest for TaintTimes {
 }
 
 transom_guest::register!(objects: TaintTimes);
+transom_guest::test_cases!(objects: TaintTimes);

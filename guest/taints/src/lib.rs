@@ -52,3 +52,4 @@ impl transom_guest::Taints for Taints {
 }
 
 transom_guest::register!(taints: Taints);
+transom_guest::test_cases!(taints: Taints);

@@ -104,11 +104,4 @@ impl Kubeconfig for MyGuest {
 }
 
 transom_guest::register!(kubeconfig: MyGuest);
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn cases() -> Result<(), transom_guest::testing::Failed> {
-        transom_guest::testing::kubeconfig::<super::MyGuest>("cases")
-    }
-}
+transom_guest::test_cases!(kubeconfig: MyGuest);

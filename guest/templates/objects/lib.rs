@@ -88,11 +88,4 @@ impl Objects for MyGuest {
 }
 
 transom_guest::register!(objects: MyGuest);
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn cases() -> Result<(), transom_guest::testing::Failed> {
-        transom_guest::testing::objects::<super::MyGuest>("cases")
-    }
-}
+transom_guest::test_cases!(objects: MyGuest);

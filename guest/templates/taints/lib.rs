@@ -97,11 +97,4 @@ fn wanted(settings: &Settings, cluster: &ManagedCluster) -> Vec<Wanted> {
 }
 
 transom_guest::register!(taints: MyGuest);
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn cases() -> Result<(), transom_guest::testing::Failed> {
-        transom_guest::testing::taints::<super::MyGuest>("cases")
-    }
-}
+transom_guest::test_cases!(taints: MyGuest);

@@ -95,11 +95,4 @@ fn is_held(primary: &Primary) -> Result<bool, Problem> {
 }
 
 transom_guest::register!(trigger: MyGuest);
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn cases() -> Result<(), transom_guest::testing::Failed> {
-        transom_guest::testing::trigger::<super::MyGuest>("cases")
-    }
-}
+transom_guest::test_cases!(trigger: MyGuest);

@@ -49,3 +49,4 @@ impl transom_guest::Trigger for Trigger {
 }
 
 transom_guest::register!(trigger: Trigger);
+transom_guest::test_cases!(trigger: Trigger);
