@@ -236,7 +236,7 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Clock;
+    use crate::clock::Clock;
     use crate::controller::connections::Connections;
     use futures::FutureExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

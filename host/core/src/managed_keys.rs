@@ -251,8 +251,8 @@ fn put_keys(wanted: &WantedKeys<'_>, existing: Option<&Object>, noted: &Keys, bo
     }
 }
 
-/// Whether a field that the policy put on an object is still there. A map was empty then: if it has fields by now, it is
-/// of those who added them.
+/// Whether a field that the policy put on an object is still there. A map was empty then: if it has fields by now, it
+/// is of those who added them.
 fn is_as_put(body: &Value, path: &str) -> bool {
     match path::at(body, path) {
         Some(Value::Object(map)) => map.is_empty(),
@@ -279,7 +279,7 @@ fn dropped<'a>(wanted: &'a WantedKeys<'_>, had: &'a Keys) -> impl Iterator<Item 
     let is_wanted = move |path: &String| {
         let old = path::keys(path);
         let old: Vec<&str> = old.iter().map(String::as_str).collect();
-        // A field that is part of a wanted one, or above one, is replaced with it. A wanted empty map replaces nothing.
+        // A field that is part of a wanted one, or above one, is replaced with it. An empty map replaces nothing.
         let mut above = (0..=old.len()).filter_map(|length| old.get(..length));
         let mut below = new.range(old.clone()..);
         above.any(|part| new.contains(part) && replaces(part))

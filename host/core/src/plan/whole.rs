@@ -48,15 +48,12 @@ pub(super) fn plan(
         None => Some(create(wanting, whole, &wanted, rule)),
         Some(existing) => {
             let checked = adopt::check(wanting, whole, existing, (rule, rivals));
-            match existing.deleting() && !works_on(existing, rule, checked.is_ok()) {
-                true => Some(going(existing, rule, checked)?),
-                false => {
-                    checked?;
-                    let step = update(wanting, whole, existing, (&wanted, rule));
-                    check_mutable(existing, step.as_ref())?;
-                    step
-                }
-            }
+            let step = match !existing.deleting() || works_on(existing, rule, checked.is_ok()) {
+                true => checked.map(|()| update(wanting, whole, existing, (&wanted, rule)))?,
+                false => Some(going(existing, rule, checked)?),
+            };
+            check_mutable(existing, step.as_ref())?;
+            step
         }
     };
     let Some(step) = step else {
@@ -97,8 +94,8 @@ fn going(
 /// its grant names finalizers.
 fn works_on(existing: &Object, rule: &WriteRule, is_ours: bool) -> bool {
     let holds = rule.finalizers().is_some_and(|names| !names.is_empty());
-    let is_left = || !finalizers_left(rule, existing).is_empty();
-    holds && is_ours && Stamp::read(existing).is_some() && !is_left()
+    let is_made = holds && is_ours && Stamp::read(existing).is_some();
+    is_made && finalizers_left(rule, existing).is_empty()
 }
 
 /// Checks that the policy grants the verb of a step.

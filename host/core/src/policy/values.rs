@@ -212,8 +212,8 @@ pub fn checked<'v>(
     collected.map_err(told).map(|()| fields)
 }
 
-/// Whether a value is a map without fields, at a place that is not granted and has granted fields below it: then it only
-/// stands around them.
+/// Whether a value is a map without fields, at a place that is not granted and has granted fields below it: then it
+/// only stands around them.
 pub fn is_parent((path, value): &(Path, &Value), granted: &[Path]) -> bool {
     let is_empty = value.as_object().is_some_and(Map::is_empty);
     let mut granted_here = granted.iter();
