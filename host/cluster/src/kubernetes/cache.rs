@@ -498,6 +498,28 @@ mod tests {
     }
 
     #[test]
+    fn of_an_object_whose_name_alone_is_kept_it_is_told_that_it_goes() {
+        let mut cache = cache();
+        let exact = cache.watch(EXACT).unwrap();
+        exact.keep.names_only = true;
+        assert_eq!(event(&mut cache, EXACT, item("made", 5, "x")), "");
+        assert_eq!(event(&mut cache, EXACT, item("made", 6, "y")), "");
+        let goes = |cache: &mut Cache, version| {
+            let news = cache.apply_deletion(EXACT, version, Some("n/made"));
+            told(&news)
+        };
+        assert_eq!(goes(&mut cache, "7"), "-made");
+        // One that is made ours leaves such a watch for another one.
+        event(&mut cache, EXACT, item("made", 8, "x"));
+        assert_eq!(event(&mut cache, OPAQUE, item("made", 9, "y")), "=made");
+        assert_eq!(goes(&mut cache, "9"), "");
+        // A list that no longer has it says the same as an event.
+        event(&mut cache, EXACT, item("listed", 10, "x"));
+        cache.begin(EXACT);
+        assert_eq!(told(&cache.listed(EXACT, "11")), "-listed");
+    }
+
+    #[test]
     fn own_writes_are_visible_at_once_and_older_events_are_ignored() {
         let mut cache = cache();
         event(&mut cache, OPAQUE, item("a", 5, "x"));

@@ -268,6 +268,39 @@ fn a_guest_gives_the_rights_that_its_grant_lists_and_no_others() -> Result<()> {
 }
 
 #[test]
+fn an_object_of_others_that_goes_makes_room_at_once() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-room");
+        let file = put_access(&folder, &json!([reads("{name}")]), false)?;
+        let words = policies_at(&file)?;
+        stage.grant_exactly(&words).await?;
+        let api_version = "rbac.authorization.k8s.io/v1";
+        let kind = |kind| (api_version, kind);
+        let binding = kind("ClusterRoleBinding");
+        let viewer =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+        let theirs = json!({"apiVersion": api_version, "kind": binding.1,
+            "metadata": {"name": "access-taken"}, "roleRef": viewer});
+        stage.objects().create(theirs).await?;
+        stage.managed("taken").await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        // Nobody reads this kind: the agent keeps nothing but the names of what others have.
+        agent.wait_for("ManagedCluster taken", "Failed TargetNotOwned")?;
+        stage.delete(binding, None, "access-taken").await?;
+        agent.wait_for("ManagedCluster taken", "Applied InSync")?;
+        let is_ours = |object: &Value| object["roleRef"]["name"] == "access-taken";
+        let place = (None, "access-taken");
+        stage.objects().wait_for(binding, place, is_ours).await?;
+        stage.delete(MANAGED, None, "taken").await?;
+        let is_gone = |object: &Value| object.is_null();
+        stage.objects().wait_for(binding, place, is_gone).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
 fn a_right_is_taken_away_although_another_object_cannot_be_made() -> Result<()> {
     on_stage(async |stage| {
         let folder = stage.cluster.folder().join("policies-taken");

@@ -1,5 +1,6 @@
 //! Changes of the cache by watch events, lists and answers, and the news that each change causes.
-//! A change that no reader of the cache can see causes no news.
+//! A change that no reader of the cache can see causes no news. Of an object of which only the name is kept, a reader can
+//! see that it is gone.
 
 use super::{Cache, SentAt, later};
 use crate::kubernetes::decode;
@@ -124,11 +125,26 @@ impl Cache {
             return Vec::new();
         };
         let before = self.merged(&scope, key).map(|kept| kept.content.clone());
+        let name = self.named(number, key);
         if let Some(watched) = self.watch(number) {
             change(&mut watched.store);
         }
         let after = self.merged(&scope, key).map(|kept| kept.content.clone());
-        self.news(&scope, key, before.as_ref(), after.as_ref())
+        let name = name.filter(|_| after.is_none() && self.named(number, key).is_none());
+        self.news(
+            &scope,
+            key,
+            before.as_ref().or(name.as_ref()),
+            after.as_ref(),
+        )
+    }
+
+    /// What a watch that keeps only names has of an object.
+    fn named(&self, number: u64, key: &str) -> Option<KeptContent> {
+        let mut watches = self.watches.iter();
+        let watched = watches.find(|one| one.number == number && one.keep.names_only)?;
+        let kept = watched.store.known(key).next()?;
+        Some(kept.content.clone())
     }
 
     /// The newest state of an object in any watch of its kind that keeps what the object says.
@@ -192,7 +208,8 @@ impl Cache {
         let mut news = std::mem::take(&mut watched.untold);
         for (key, kept) in gone
             .iter()
-            .filter(|(key, _)| !keep.names_only && keep.admits(&self.reference(&scope, key)))
+            .filter(|(key, _)| keep.admits(&self.reference(&scope, key)))
+            .filter(|(key, _)| !keep.names_only || self.merged(&scope, key).is_none())
         {
             news.extend(self.ended(&scope, key, kept));
         }
