@@ -18,6 +18,8 @@ use transom_api::KnownReason;
 const WINDOW_SECONDS: i64 = 600;
 /// This many foreign changes are too many.
 const MAX_CHANGES: usize = 3;
+/// So often the object may be gone: making it anew overwrites nothing, and people delete what they want made anew.
+const MAX_LOSSES: usize = 10;
 
 /// The most places of one object that are remembered, and in how many of them the server keeps another form: a guest
 /// chooses how many there are, and all are kept for each of its primaries.
@@ -97,7 +99,10 @@ pub struct Contention {
     left: FieldFingerprints,
     planned: Option<FieldFingerprints>,
     seen: FieldFingerprints,
+    /// When others changed it.
     changed_at: Vec<i64>,
+    /// When it was gone.
+    lost_at: Vec<i64>,
     /// When a write was planned last, in seconds since 1970.
     at: i64,
     /// What the server made of the values that were written.
@@ -125,8 +130,12 @@ impl Contention {
         let Some(until) = self.until() else {
             return Ok(());
         };
+        let (did, times) = match self.lost_at.len() < MAX_LOSSES {
+            true => ("changed", "three"),
+            false => ("removed", "ten"),
+        };
         let message = format!(
-            "another writer changed {target} three times in ten minutes; the agent leaves it as it is"
+            "another writer {did} {target} {times} times in ten minutes; the agent leaves it as it is"
         );
         let failure = Failure::known(KnownReason::Contended, message);
         Err(failure.about([target.clone()]).until(Some(until)))
@@ -144,12 +153,17 @@ impl Contention {
     fn observe(&mut self, before: &FieldFingerprints, now_seconds: i64) {
         let foreign = before.unlike(&self.left);
         if !foreign.0.is_empty() && self.seen != foreign {
+            let times = match foreign.of("") == Some(whole(None)) {
+                true => &mut self.lost_at,
+                false => &mut self.changed_at,
+            };
+            times.push(now_seconds);
             self.seen = foreign;
-            self.changed_at.push(now_seconds);
         }
         // Changes in the future are dropped: the clock was set back, and their age is unknown.
-        self.changed_at
-            .retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
+        for times in [&mut self.changed_at, &mut self.lost_at] {
+            times.retain(|at| (0..WINDOW_SECONDS).contains(&now_seconds.saturating_sub(*at)));
+        }
     }
 
     /// Records that the permitted write is in place. Call it after every successful write.
@@ -210,8 +224,12 @@ impl Contention {
 
     /// Until when to leave the target alone, in seconds since 1970; `None` when it is not contended.
     fn until(&self) -> Option<i64> {
-        let oldest = self.changed_at.len().checked_sub(MAX_CHANGES)?;
-        Some(self.changed_at.get(oldest)?.saturating_add(WINDOW_SECONDS))
+        let of = |times: &[i64], most| {
+            let oldest = times.len().checked_sub(most)?;
+            Some(times.get(oldest)?.saturating_add(WINDOW_SECONDS))
+        };
+        let changed = of(&self.changed_at, MAX_CHANGES);
+        changed.max(of(&self.lost_at, MAX_LOSSES))
     }
 }
 
@@ -282,7 +300,14 @@ mod tests {
             after(&[(Some("x"), 0), (Some("x"), 100), (Some("x"), 600)]),
             None
         );
-        assert_eq!(after(&[(None, 0), (None, 1), (Some("x"), 2)]), Some(600));
+        assert_eq!(after(&[(None, 0), (None, 1), (Some("x"), 2)]), None);
+        let lost = |times: i64| (0..times).map(|at| (None, at)).collect::<Vec<_>>();
+        assert_eq!(
+            after(&lost(9)),
+            None,
+            "people delete what is to be made anew"
+        );
+        assert_eq!(after(&lost(10)), Some(600));
         assert_eq!(
             after(&[(Some("x"), 86_400), (Some("y"), 86_401), (Some("x"), 0)]),
             None,
@@ -438,8 +463,8 @@ mod tests {
             })
         };
         for primary in [&one, &other] {
-            let made = (0..10).take_while(|_| remade(primary)).count();
-            assert_eq!(made, 3);
+            let made = (0..20).take_while(|_| remade(primary)).count();
+            assert_eq!(made, MAX_LOSSES);
         }
         contentions.remove(&one);
         assert!(remade(&one) && !remade(&other));

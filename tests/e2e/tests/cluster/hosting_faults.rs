@@ -34,7 +34,7 @@ const SECRETS: [(&str, &str); 2] = [
 const TIER: &str = "example.com/tier";
 
 /// How often a person may take away what the agent made for a cluster, in each way: the end of a cluster takes more
-/// away, and after three times within minutes the agent lets go (`Contended`).
+/// away, and after ten times within minutes the agent lets go (`Contended`).
 const TAKEN: u32 = 1;
 
 /// HostedClusters, and what is made of them on the hub.

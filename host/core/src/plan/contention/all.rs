@@ -39,7 +39,8 @@ pub(super) const SWEPT_FROM: usize = 1_024;
 /// write of any object, others changed the object or a write did not succeed.
 fn counts(one: &Contention, last: i64) -> bool {
     let recent = last.saturating_sub(one.at) < WINDOW_SECONDS;
-    !one.forms.is_empty() || recent && (!one.changed_at.is_empty() || one.planned.is_some())
+    let is_changed = !one.changed_at.is_empty() || !one.lost_at.is_empty();
+    !one.forms.is_empty() || recent && (is_changed || one.planned.is_some())
 }
 
 /// When a write of any of these was planned last.
