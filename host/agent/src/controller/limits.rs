@@ -211,13 +211,18 @@ impl Controller {
         let queue = self.queue(policy)?;
         let loaded = queue.loaded();
         let was_complete = self.limits.ledger(policy, |ledger| ledger.is_complete())?;
+        let now_seconds = self.clock.now_seconds();
+        let counted = self.primaries_of(policy, now_seconds);
+        let count = || self.count_primaries(&loaded.revision.policy, now_seconds);
+        let count = |_| counted.map_or_else(count, |(primaries, _)| primaries);
         let look = LimitCheck {
             policy,
             limits: &loaded.revision.policy.limits,
             revision: loaded.revision.id(),
             approved,
             complete: was_complete || self.has_reconciled_all(&queue),
-            now_seconds: self.clock.now_seconds(),
+            primaries: self.limits.status(policy).map_or(0, count),
+            now_seconds,
         };
         self.limits.ledger(policy, |ledger| ledger.check(&look))
     }

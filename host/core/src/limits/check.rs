@@ -26,6 +26,8 @@ pub struct LimitCheck<'a> {
     pub approved: Option<&'a str>,
     /// Whether every primary was reconciled since the start, so that all that is withheld is known.
     pub complete: bool,
+    /// How many primaries the policy has, while anything is withheld.
+    pub primaries: u32,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }
@@ -72,6 +74,13 @@ impl Ledger {
             .approved
             .and_then(|digest| self.approve(digest, check));
         let reached = self.record.clone().filter(|record| record.reached);
+        if let Some(record) = self.record.as_mut()
+            && record.primaries < check.primaries
+        {
+            // A fleet that grew has room for more.
+            record.primaries = check.primaries;
+            self.unrecorded = true;
+        }
         self.turn(check.limits, check.now_seconds);
         // A digest names the start of the interval: one that was set right is recorded for the next run.
         let changed = changed.or_else(|| self.take_unrecorded());

@@ -144,6 +144,7 @@ mod tests {
                 revision: Digest::of_bytes(b"one"),
                 approved: None,
                 complete: false,
+                primaries: 0,
                 now_seconds,
             });
             looked.over.map(|record| record.started_seconds)

@@ -477,6 +477,7 @@ mod tests {
                 revision: Digest::of_bytes(b"one"),
                 approved: None,
                 complete: true,
+                primaries: 0,
                 now_seconds: ours.clock.now_seconds(),
             };
             ours.limits.ledger("one", |ledger| {
