@@ -137,7 +137,7 @@ impl Controller {
     }
 
     /// How many primaries a policy had when they were counted a moment ago, and when that was.
-    fn primaries_of(&self, policy: &str, now_seconds: i64) -> Option<(u32, i64)> {
+    pub(super) fn primaries_of(&self, policy: &str, now_seconds: i64) -> Option<(u32, i64)> {
         let policies = self.limits.lock();
         let (primaries, at) = policies.get(policy)?.primaries?;
         let counts = (0..COUNTED_SECONDS).contains(&(now_seconds - at));
@@ -145,7 +145,7 @@ impl Controller {
     }
 
     /// How many primaries a policy has, including those that are gone and left objects behind.
-    fn count_primaries(&self, policy: &Policy, now_seconds: i64) -> u32 {
+    pub(super) fn count_primaries(&self, policy: &Policy, now_seconds: i64) -> u32 {
         let mut primaries: BTreeSet<ObjectRef> =
             self.connections.primaries(policy).into_iter().collect();
         let keys = self.memory.keys_of(&policy.name).into_iter();
