@@ -53,7 +53,7 @@ impl<'a> WantedKeys<'a> {
         let content = content.iter();
         let content = content.filter(|(key, _)| !NO_CONTENT.contains(&key.as_str()));
         let fields = values::fields(content).into_iter();
-        let fields = fields.filter(|field| !values::is_parent(field, granted));
+        let fields = fields.filter(|field| !values::says_nothing(field, granted));
         Self {
             labels,
             annotations,
@@ -302,7 +302,11 @@ pub(crate) fn view(object: &Object) -> Value {
             .collect::<Vec<_>>()
     };
     let fields = keys.fields.iter();
-    let fields = fields.map(|path| json!([path, path::at(&object.body, path)]));
+    let fields = fields.map(|path| match path::at(&object.body, path) {
+        // It was empty: what is in it is of others.
+        Some(Value::Object(_)) => json!([path, {}]),
+        there => json!([path, there]),
+    });
     json!([
         values("labels", &keys.labels),
         values("annotations", &keys.annotations),
@@ -404,6 +408,32 @@ mod tests {
         put(&then, Some(&there), &mut body);
         assert!(super::changed(&then, &object(&body)).is_empty(), "{body}");
         (body["spec"].take(), changed)
+    }
+
+    #[test]
+    fn what_others_put_into_an_empty_map_is_no_change_of_ours() {
+        let keys = r#"{"fields": ["spec.selector", "spec.size"]}"#;
+        let mut object = Object {
+            reference: crate::sample::target("demo"),
+            version: String::new(),
+            body: json!({"metadata": {"annotations": {labels::MANAGED_KEYS: keys}}, "spec": {"selector": {}, "size": 1}}),
+        };
+        crate::sample::stamp("a", "uid-a").put(&mut object.body);
+        let before = view(&object);
+        object.body["spec"]["selector"]["x"] = json!(2);
+        assert_eq!(view(&object), before);
+        object.body["spec"]["size"] = json!({});
+        assert_ne!(view(&object), before);
+    }
+
+    #[test]
+    fn empty_data_says_nothing() {
+        let content = json!({"data": {}, "binaryData": {}});
+        let granted = ["data", "binaryData"].map(|path| Path::parse(path).unwrap());
+        let own = OwnSpec::default();
+        let wanted = WantedKeys::of(&own, content.as_object().unwrap(), &granted);
+        let named: Vec<_> = wanted.fields.keys().collect();
+        assert_eq!(named, ["binaryData"]);
     }
 
     #[test]

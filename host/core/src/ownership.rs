@@ -278,7 +278,7 @@ impl OwnershipIndex {
                     }
                     return Ownership::Pending { remaining };
                 }
-                claims.oldest.of(contenders.values()).unwrap_or(key)
+                claims.oldest().unwrap_or(key)
             }
         };
         let unlocated = waiting::others(&self.unlocated, key);

@@ -72,7 +72,7 @@ fn compile(folder: &Path) -> anyhow::Result<Built> {
         .filter_map(|line| artifact(line, &manifest));
     built.next().with_context(|| {
         format!(
-            "`{}` gives no WebAssembly module; a guest has `crate-type = [\"cdylib\", \"rlib\"]` under `[lib]`",
+            "`{}` gives no WebAssembly module; a guest has `crate-type = [\"cdylib\"]` under `[lib]`",
             manifest.display()
         )
     })

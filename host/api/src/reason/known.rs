@@ -125,7 +125,7 @@ reasons! {
          message names another policy, let one of the two write another object, or, if that policy is gone, release \
          the object (host/docs/uninstall.md); if another cluster, see host/docs/connections.md, \"Several \
          clusters, one hub\".";
-    Contended, Invalid: "Another writer overwrote what the policy wrote three times in ten minutes, or removed it ten times.",
+    Contended, Invalid: "Another writer overwrote what the policy wrote three times in ten minutes, or removed the whole object ten times.",
         "Find the other writer of the object and stop it, or let the policy own something else. The agent tries again \
          when the ten minutes are over.";
     Conflicting, Invalid: "A controller that the policy replaces (spec.replaces) still runs.",

@@ -73,7 +73,6 @@ impl Ledger {
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
-        let reached = self.record.clone().filter(|record| record.reached);
         if let Some(record) = self.record.as_mut()
             && record.primaries < check.primaries
         {
@@ -81,6 +80,7 @@ impl Ledger {
             record.primaries = check.primaries;
             self.unrecorded = true;
         }
+        let reached = self.record.clone().filter(|record| record.reached);
         self.turn(check.limits, check.now_seconds);
         // A digest names the start of the interval: one that was set right is recorded for the next run.
         let changed = changed.or_else(|| self.take_unrecorded());

@@ -16,7 +16,7 @@ pub(super) struct Claims {
     pub(super) former: Option<Key>,
     /// Who had its turn with a shared object and could not write it.
     pub(super) passed: BTreeSet<Key>,
-    /// The oldest contender.
+    /// The oldest contender, where there are several.
     pub(super) oldest: Oldest,
     /// The oldest one of the owner's policy that has not passed.
     pub(super) first_waiting: Oldest,
@@ -36,6 +36,14 @@ impl Claims {
         self.passed.remove(key);
         self.oldest.went(key);
         self.first_waiting.went(key);
+    }
+
+    /// The oldest contender.
+    pub(super) fn oldest(&self) -> Option<&Key> {
+        match self.contenders.len() {
+            1 => self.contenders.keys().next(),
+            _ => self.oldest.of(self.contenders.values()),
+        }
     }
 
     /// Takes whom it was decided for.

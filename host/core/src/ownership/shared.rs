@@ -36,8 +36,7 @@ impl Claims {
 
     /// Who is to be woken when it becomes free.
     pub(super) fn next(&self) -> Option<&Key> {
-        let oldest = || self.oldest.of(self.contenders.values());
-        self.turn().or_else(oldest)
+        self.turn().or_else(|| self.oldest())
     }
 
     /// Whether others wait for this one.

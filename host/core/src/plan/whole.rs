@@ -113,7 +113,7 @@ fn granted(rule: &WriteRule, step: &Step) -> Result<(), Failure> {
 }
 
 /// Whether it is this primary's turn to write a shared object, which is not as it wants it, or to keep one that nobody
-/// keeps. One that is being deleted nobody can write.
+/// keeps. One that is being deleted is left to its keeper.
 pub(super) fn lacks(wanting: &PlanInput<'_>, whole: &Whole<'_>, contentions: &Contentions) -> bool {
     let mut targets = wanting.targets.iter();
     let claimed = targets.find(|one| one.object == whole.object);

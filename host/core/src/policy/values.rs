@@ -212,15 +212,18 @@ pub fn checked<'v>(
     collected.map_err(told).map(|()| fields)
 }
 
-/// Whether a value is a map without fields, at a place that is not granted and has granted fields below it: then it
-/// only stands around them.
-pub fn is_parent((path, value): &(Path, &Value), granted: &[Path]) -> bool {
-    let is_empty = value.as_object().is_some_and(Map::is_empty);
-    let mut granted_here = granted.iter();
-    let mut below = granted.iter();
-    is_empty
-        && !granted_here.any(|granted| granted.grants(path))
-        && below.any(|granted| path.covers(granted))
+/// Whether a field of an object that the policy makes is an empty map that says nothing: it only stands around granted
+/// fields, or is the data, which a server leaves out when it is empty.
+pub fn says_nothing((path, value): &(Path, &Value), granted: &[Path]) -> bool {
+    let is_data = || path.keys().as_deref() == Some(&["data"]);
+    let is_granted = || granted.iter().any(|granted| granted.grants(path));
+    let is_around = || granted.iter().any(|granted| path.covers(granted));
+    is_empty_map(value) && (is_data() || !is_granted() && is_around())
+}
+
+/// Whether a value is a map without fields.
+pub fn is_empty_map(value: &Value) -> bool {
+    value.as_object().is_some_and(Map::is_empty)
 }
 
 /// The same of a content that was checked before, or of a part of it.

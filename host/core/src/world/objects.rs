@@ -253,8 +253,8 @@ fn granted<'v>(
     let mut fields = values::checked(object, content)?;
     fields.retain(|field| {
         let of_metadata = || matches!(field.0.keys().as_deref(), Some(["metadata", ..]));
-        let is_made = is_whole && !of_metadata() && !values::is_parent(field, &rule.fields);
-        is_made || !field.1.as_object().is_some_and(Map::is_empty)
+        let is_made = || is_whole && !of_metadata() && !values::says_nothing(field, &rule.fields);
+        !values::is_empty_map(field.1) || is_made()
     });
     for (path, _) in &fields {
         let granted = rule.fields.iter().any(|field| field.grants(path));

@@ -54,6 +54,9 @@ impl Cache {
         for mut one in ended {
             news.append(&mut one.untold);
             if one.keep.names_only {
+                for (key, kept) in one.store.all().filter(|(key, _)| self.misses(&one, key)) {
+                    news.extend(self.ended(&one.scope, key, kept));
+                }
                 continue;
             }
             let is_heir = |heir: &&Watched| heir.is_of_kind(&one.scope) && !heir.keep.names_only;
@@ -64,6 +67,16 @@ impl Cache {
             }
         }
         news
+    }
+
+    /// Whether an object of which an ended watch kept the name is gone: the watch of the same objects that goes on has not
+    /// found it, and no other has it.
+    fn misses(&self, ended: &Watched, key: &StoreKey) -> bool {
+        let reference = self.reference(&ended.scope, key);
+        let mut heirs = self.wanted().filter(|heir| *heir.scope == *ended.scope);
+        let is_listed = heirs.any(|heir| heir.synced && heir.keep.admits(&reference));
+        let mut others = self.about(&reference);
+        is_listed && others.all(|other| other.store.get(key).is_none())
     }
 
     /// Hands an object of an ended watch to those that take it over: the list of one may still come, or was older. So
