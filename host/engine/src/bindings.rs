@@ -121,7 +121,7 @@ fn version_of<'a>(name: &'a str, interface: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// When its generation is not served.
-fn of(component: &Component) -> Result<&'static Generation, String> {
+pub(crate) fn of(component: &Component) -> Result<&'static Generation, String> {
     let ty = component.component_type();
     let exports = ty.exports(component.engine());
     let versions: Vec<&str> = exports

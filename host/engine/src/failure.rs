@@ -52,6 +52,9 @@ pub enum LoadError {
     /// It imports something that is not granted.
     #[error("failed to load component: it imports {}, which is not granted", printable(&.0.join(", ")))]
     ImportNotGranted(Vec<String>),
+    /// It is of a generation of the contract that is not served, whatever it imports.
+    #[error("failed to load component: {0}")]
+    GenerationNotServed(String),
     /// An export that its role demands is missing or has other types.
     #[error("failed to load component as {}: {detail}{}", .expected.name(), found_text(*.found))]
     WorldMismatch {
@@ -88,7 +91,7 @@ impl LoadError {
             Self::NoRoom { .. } | Self::Compiler(_) => "EngineBusy",
             Self::Invalid(_) => "ComponentInvalid",
             Self::ImportNotGranted(_) => "ImportNotGranted",
-            Self::WorldMismatch { .. } => "WorldMismatch",
+            Self::GenerationNotServed(_) | Self::WorldMismatch { .. } => "WorldMismatch",
             Self::DescriptionInvalid(_) => "DescriptionInvalid",
             Self::CasesInvalid(_) => "CasesInvalid",
             Self::Describe(failure) => failure.reason(),

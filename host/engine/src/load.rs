@@ -1,8 +1,9 @@
 //! From bytes to a guest that can be called: compares imports with the grant and exports with the role, then asks
 //! for the description. A component runs only after its imports were checked. Also describes one without a grant.
+//! The generation comes first: the imports of one that is not served cannot be granted, but that is not its fault.
 
 use crate::bindings::v0_1::{About, trigger};
-use crate::bindings::{Decide, locate, roles};
+use crate::bindings::{self, Decide, locate, roles};
 use crate::call::CallState;
 use crate::engine::Engine;
 use crate::failure::{CallFailure, LoadError};
@@ -65,7 +66,7 @@ impl Engine {
         })))
     }
 
-    /// Linked code, after checking that its imports are granted.
+    /// Linked code, after checking that its generation is served and its imports are granted.
     fn link(
         &self,
         bytes: &[u8],
@@ -73,6 +74,7 @@ impl Engine {
         granted: &Capabilities,
     ) -> Result<Runnable, LoadError> {
         let compiled = self.inner.compiled(bytes, self.hasty)?;
+        bindings::of(&compiled.component).map_err(LoadError::GenerationNotServed)?;
         let denied = denied(&imports(&compiled.component), granted);
         if !denied.is_empty() {
             return Err(LoadError::ImportNotGranted(denied));
@@ -117,9 +119,10 @@ impl Engine {
             Some(world) => self
                 .load(bytes, world, &needs)
                 .map(|guest| guest.description().clone()),
-            None => Err(LoadError::Invalid(
-                "it does not have the exports of any world".to_owned(),
-            )),
+            None => Err(match bindings::of(component) {
+                Err(why) => LoadError::GenerationNotServed(why),
+                Ok(_) => LoadError::Invalid("it does not have the exports of any world".to_owned()),
+            }),
         };
         let (digest, size) = (compiled.digest.clone(), compiled.size);
         let cases = travelling_cases(bytes).map(|cases| cases.len());

@@ -279,17 +279,32 @@ fn an_export_of_another_type_is_a_mismatch() {
 }
 
 #[test]
-fn refuses_a_component_of_a_generation_that_is_not_served() {
-    let text = r#"(component
-        (core module $m (func (export "f") (result i32) i32.const 0))
-        (core instance $i (instantiate $m))
-        (func $f (result u32) (canon lift (core func $i "f")))
-        (instance $guest (export "describe" (func $f)) (export "validate" (func $f)))
-        (export "transom:policy/guest@0.7.0" (instance $guest)))"#;
-    let error = refuse_alike(&wat::parse_str(text).unwrap(), Role::Decide(TAINTS));
-    assert_eq!(error.reason(), "WorldMismatch", "{error}");
-    let said = "the generation 0.7.0 of the contract; this agent serves 0.2, 0.1";
-    assert!(error.to_string().contains(said), "{error}");
+fn refuses_a_component_of_a_generation_that_is_not_served_whatever_it_imports() {
+    // The SDK imports `panic` of its own generation into every component.
+    for import in ["", "panic@0.7.0", "log@0.7.0", "other@0.1.0"] {
+        let import = match import {
+            "" => String::new(),
+            import => {
+                format!(r#"(import "transom:policy/{import}" (instance (export "f" (func))))"#)
+            }
+        };
+        let text = format!(
+            r#"(component {import}
+            (core module $m (func (export "f") (result i32) i32.const 0))
+            (core instance $i (instantiate $m))
+            (func $f (result u32) (canon lift (core func $i "f")))
+            (instance $guest (export "describe" (func $f)) (export "validate" (func $f)))
+            (export "transom:policy/guest@0.7.0" (instance $guest)))"#
+        );
+        let bytes = wat::parse_str(text).unwrap();
+        let refused = refuse_alike(&bytes, Role::Decide(TAINTS));
+        let inspected = engine_with(EngineOptions::default()).inspect(&bytes);
+        for error in [refused, inspected.unwrap().description.unwrap_err()] {
+            assert_eq!(error.reason(), "WorldMismatch", "{error}");
+            let said = "the generation 0.7.0 of the contract; this agent serves 0.2, 0.1";
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
 }
 
 #[test]
