@@ -255,7 +255,7 @@ fn an_approval_counts_for_no_other_candidate_also_when_it_is_put_back() -> Resul
             let is = |status: &Value| status["candidate"]["reason"] == reason;
             stage.wait_for_status(reason, is).await
         };
-        reason("PlanChanged").await?;
+        reason("ApprovalRequired").await?;
         let none: serde_json::Map<String, Value> = (approved.as_object().into_iter().flatten())
             .map(|(key, _)| (key.clone(), Value::Null))
             .collect();

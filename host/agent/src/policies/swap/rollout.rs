@@ -25,6 +25,8 @@ pub(super) struct Pending {
     pub(super) refused: Option<(Rehearsed, Instant)>,
     /// How often it was refused.
     pub(super) refusals: u32,
+    /// Whether the approval of the policy was already there when this became the candidate.
+    pub(super) approved_before: bool,
     /// The trial that runs, which ends when this is dropped.
     pub(super) running: Option<RunningTrial>,
     /// Set when it has passed all gates, until the history records it as active.
@@ -66,6 +68,7 @@ impl ManifestState {
             && let Some(pending) = &mut self.pending
         {
             pending.try_again(Instant::now());
+            pending.approved_before = false;
             // One that was refused is not tried again.
             pending.due = pending.due.map(|_| Instant::now());
         }
@@ -239,6 +242,7 @@ impl Swap {
             due: Some(Instant::now()),
             refused: None,
             refusals: 0,
+            approved_before: true,
             running: None,
             passed: None,
             unkept: 0,

@@ -40,6 +40,8 @@ pub(crate) struct DueTrial {
     pub(crate) loaded: Arc<LoadedPolicy>,
     /// The approval of the policy.
     pub(crate) approval: Option<Approval>,
+    /// Whether the approval was already there when this became the candidate.
+    approved_before: bool,
     /// Ends when nobody waits for the trial any more.
     pub(crate) outdated: oneshot::Receiver<()>,
 }
@@ -63,6 +65,10 @@ impl DueTrial {
         approved: Approved,
         now_seconds: i64,
     ) -> TriedCandidate {
+        let approved = match self.approved_before {
+            true => approved.for_later(&self.loaded.revision, &trial),
+            false => approved,
+        };
         TriedCandidate {
             policy: self.policy,
             number: self.number,
@@ -108,6 +114,7 @@ impl Swap {
                     number: *numbers,
                     loaded: Arc::clone(&pending.loaded),
                     approval,
+                    approved_before: pending.approved_before,
                     outdated,
                 }
             })

@@ -1,5 +1,6 @@
 //! Replicas of an agent that keep revisions of one policy in one folder.
 
+mod approval;
 mod before;
 mod handover;
 
