@@ -164,8 +164,7 @@ impl Outcome {
             let Err(WriteFailure { reason, .. }) = step.result else {
                 return true;
             };
-            // `InputTerminating` is about one object, too; it passes, so guests do not get it as a failed write.
-            let says_of_object = says_of_object(reason) || reason == KnownReason::InputTerminating;
+            let says_of_object = says_of_object(reason);
             let waits = next_is_pruned && !is_pruned(&step.target);
             if takes_right && says_of_object && !waits {
                 return true;
@@ -182,20 +181,15 @@ impl Outcome {
         self.steps.iter().all(of_one_object)
     }
 
-    /// The failed write that a guest gets as an input; `before` is the earlier one. It stays after a conflict, a server
-    /// that does not answer, or a step that was not tried: these say nothing about the object.
+    /// The failed write that a guest gets as an input; `before` is the earlier one. It stays after what passes by
+    /// itself and after a step that was not tried: these say nothing about the object.
     pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
         match self.failure() {
             None if self.is_whole() => None,
-            Some((object, failure))
-                if says_of_object(failure.reason)
-                    && failure.reason != KnownReason::WriteConflict =>
-            {
-                Some(FailedWrite {
-                    object: object.clone(),
-                    reason: failure.reason.as_str().to_owned(),
-                })
-            }
+            Some((object, failure)) if !is_only_put_off(failure.reason) => Some(FailedWrite {
+                object: object.clone(),
+                reason: failure.reason.as_str().to_owned(),
+            }),
             _ => before,
         }
     }
@@ -214,6 +208,7 @@ fn says_of_object(reason: KnownReason) -> bool {
         reason,
         R::AdmissionChanged
             | R::AdmissionRefused
+            | R::InputTerminating
             | R::KindMissing
             | R::ObjectTooLarge
             | R::QuotaExceeded
@@ -222,6 +217,16 @@ fn says_of_object(reason: KnownReason) -> bool {
             | R::WriteConflict
             | R::WriteForbidden
             | R::WriteInvalid
+    )
+}
+
+/// Whether a write that failed so is only tried again: a conflict, a namespace that is being deleted, a server that
+/// does not answer, or an agent that may not write now.
+fn is_only_put_off(reason: KnownReason) -> bool {
+    use KnownReason as R;
+    matches!(
+        reason,
+        R::InputTerminating | R::NotLeading | R::ReadOnly | R::ServerUnavailable | R::WriteConflict
     )
 }
 
@@ -409,9 +414,10 @@ mod tests {
         for (result, told) in [
             (Err(WriteForbidden), Some(failed(WriteForbidden))),
             (Err(WriteInvalid), Some(failed(WriteInvalid))),
+            // In a folder it is what a file of the user defines.
+            (Err(WriteFailed), Some(failed(WriteFailed))),
             (Err(WriteConflict), before()),
             (Err(ServerUnavailable), before()),
-            (Err(WriteFailed), before()),
             (Err(InputTerminating), before()),
             (Err(NotLeading), before()),
             (Err(ReadOnly), before()),
