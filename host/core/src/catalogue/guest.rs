@@ -2,7 +2,7 @@
 //! component under the same digest.
 
 use crate::contract::Problem;
-use crate::contract::description::{Description, MAX_GRANTS, MAX_READS, MAX_REASONS, MAX_WORD};
+use crate::contract::description::{Description, MAX_READS, MAX_REASONS, MAX_WORD};
 use crate::failure::{Class, Failure};
 use crate::projection::Declared;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub struct GuestFacts {
     pub description: Arc<Description>,
     /// Its settings: one JSON object as text, already accepted by the guest.
     pub settings: Arc<str>,
-    declared: Vec<(String, String, Declared)>,
+    declared: DeclaredKinds,
     words: BTreeMap<String, Reason>,
     nothing: Declared,
 }
@@ -47,9 +47,7 @@ impl GuestFacts {
             let message = format!("guest `{name}` has an invalid description: {why}");
             Failure::known(KnownReason::DescriptionInvalid, message)
         };
-        check(&description).map_err(invalid)?;
-        let declared = declared(&description).map_err(invalid)?;
-        let words = words(&description).map_err(invalid)?;
+        let (declared, words) = checked(&description).map_err(invalid)?;
         let settings = Value::Object(settings.clone()).to_string().into();
         let description = Arc::new(description);
         Ok(Self {
@@ -99,7 +97,24 @@ impl GuestFacts {
     }
 }
 
-fn check(description: &Description) -> Result<(), String> {
+/// Checks a description as [`GuestFacts::load`] does, for whoever loads a component without a policy: what is built and
+/// tested is what a policy can load.
+///
+/// # Errors
+/// With what is wrong.
+pub fn check(description: &Description) -> Result<(), String> {
+    checked(description).map(drop)
+}
+
+/// What it declared of each kind, by group and version, and kind.
+type DeclaredKinds = Vec<(String, String, Declared)>;
+
+fn checked(description: &Description) -> Result<(DeclaredKinds, BTreeMap<String, Reason>), String> {
+    sizes(description)?;
+    Ok((declared(description)?, words(description)?))
+}
+
+fn sizes(description: &Description) -> Result<(), String> {
     let is_word = |text: &String| (1..=MAX_WORD).contains(&text.len());
     if !is_word(&description.name) || !is_word(&description.version) {
         return Err("name and version must have 1 to 64 bytes".to_owned());
@@ -110,14 +125,11 @@ fn check(description: &Description) -> Result<(), String> {
     if description.reads.len() > MAX_READS || description.reasons.len() > MAX_REASONS {
         return Err("it reads more than 64 kinds or declares more than 128 reasons".to_owned());
     }
-    if description.grant.read.len() > MAX_READS || description.grant.write.len() > MAX_GRANTS {
-        return Err("it asks for more than 64 grants to read or 16 to write".to_owned());
-    }
     Ok(())
 }
 
-fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>, String> {
-    let mut all: Vec<(String, String, Declared)> = Vec::new();
+fn declared(description: &Description) -> Result<DeclaredKinds, String> {
+    let mut all = DeclaredKinds::new();
     for read in &description.reads {
         let place = format!("{} {}", read.api_version, read.kind);
         if read.api_version == "v1" && read.kind == "Secret" {
@@ -126,7 +138,8 @@ fn declared(description: &Description) -> Result<Vec<(String, String, Declared)>
         if read.fields.len() + read.changes.len() > MAX_READS {
             return Err(format!("it reads more than 64 paths of {place}"));
         }
-        let compiled = Declared::compile(read).map_err(|error| format!("{place}: {error}"))?;
+        let compiled = Declared::compile(read)
+            .map_err(|error| format!("invalid reads of {place}: {error}"))?;
         let same =
             |(version, kind, _): &(_, _, _)| (version, kind) == (&read.api_version, &read.kind);
         if all.iter().any(same) {
@@ -146,7 +159,9 @@ fn words(description: &Description) -> Result<BTreeMap<String, Reason>, String> 
         let camel = name.starts_with(|first: char| first.is_ascii_uppercase())
             && name.chars().all(|letter| letter.is_ascii_alphanumeric());
         if !camel || name.len() > MAX_WORD {
-            return Err("a reason is not a CamelCase word of at most 64 bytes".to_owned());
+            return Err(format!(
+                "the reason `{name}` is not a CamelCase word of at most 64 bytes"
+            ));
         }
         if KnownReason::named(name).is_some_and(|word| !word.is_shared()) {
             return Err(format!(
