@@ -18,18 +18,14 @@ pub(crate) fn kind(requester: Option<&Requester>) -> &'static str {
 
 /// The question.
 pub(crate) fn spec(review: &Review, requester: Option<&Requester>) -> Value {
-    let mut attributes = json!({"verb": review.verb, "resource": review.resource});
-    let group = Some(&review.group).filter(|group| !group.is_empty());
-    for (name, value) in [
-        ("group", group),
-        ("subresource", review.subresource.as_ref()),
-        ("namespace", review.namespace.as_ref()),
-        ("name", review.name.as_ref()),
-    ] {
-        if let Some(value) = value {
-            attributes[name] = json!(value);
-        }
-    }
+    let attributes = json!({
+        "verb": review.verb,
+        "group": review.group,
+        "resource": review.resource,
+        "subresource": review.subresource,
+        "namespace": review.namespace,
+        "name": review.name,
+    });
     let mut spec = json!({"resourceAttributes": attributes});
     if let Some(Requester {
         name,
@@ -39,18 +35,27 @@ pub(crate) fn spec(review: &Review, requester: Option<&Requester>) -> Value {
     }) = requester
     {
         spec["user"] = json!(name);
-        for (field, value) in [
-            ("uid", json!(uid)),
-            ("groups", json!(groups)),
-            ("extra", json!(extra)),
-        ] {
-            let empty = [json!(""), json!([]), json!({})].contains(&value);
-            if !empty {
-                spec[field] = value;
-            }
-        }
+        spec["uid"] = json!(uid);
+        spec["groups"] = json!(groups);
+        spec["extra"] = json!(extra);
     }
-    spec
+    without_empty(spec)
+}
+
+/// Whether the `spec` of a manifest is a question. A field that is empty is as good as absent, as on an API server.
+pub(crate) fn is_of(spec: &Value, question: &Value) -> bool {
+    without_empty(spec.clone()) == without_empty(question.clone())
+}
+
+fn without_empty(value: Value) -> Value {
+    let Value::Object(fields) = value else {
+        return value;
+    };
+    let empty = [json!(null), json!(""), json!([]), json!({})];
+    let fields = fields
+        .into_iter()
+        .map(|(name, value)| (name, without_empty(value)));
+    fields.filter(|(_, value)| !empty.contains(value)).collect()
 }
 
 /// The answer in a status; none when it has none.
@@ -93,6 +98,28 @@ mod tests {
         let expected =
             json!({"resourceAttributes": {"verb": "renew", "resource": "managedclusters"}});
         assert_eq!(spec(&review, None), expected);
+    }
+
+    #[test]
+    fn a_manifest_answers_a_question_whether_it_leaves_out_what_is_empty_or_not() {
+        let question = json!({"resourceAttributes": {"verb": "get", "resource": "pods"}});
+        for (attributes, is_it) in [
+            (json!({"verb": "get", "resource": "pods"}), true),
+            (
+                json!({"verb": "get", "resource": "pods", "group": "", "namespace": "", "name": null}),
+                true,
+            ),
+            (
+                json!({"verb": "get", "resource": "pods", "group": "g"}),
+                false,
+            ),
+            (json!({"verb": "get"}), false),
+        ] {
+            let spec = json!({"resourceAttributes": attributes, "groups": []});
+            assert_eq!(is_of(&spec, &question), is_it, "{spec}");
+        }
+        let other = json!({"user": "u", "resourceAttributes": question["resourceAttributes"]});
+        assert!(!is_of(&other, &question));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::{AccessVerdict, Cluster, KeptStatuses, Patience, ReadFailure, ReadRes
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, StreamExt as _};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
 use transom_api::KnownReason;
@@ -214,7 +215,11 @@ impl Cluster for Directory {
         let all = Directory::list(self, review::API, kind, None);
         let read = |one| self.shared.read_one(&one).ok().flatten();
         let mut answers = all.into_iter().filter_map(read);
-        let answer = answers.find(|answer| answer.body.get("spec") == Some(&spec));
+        let asks = |body: &Value| {
+            body.get("spec")
+                .is_some_and(|one| review::is_of(one, &spec))
+        };
+        let answer = answers.find(|answer| asks(&answer.body));
         let verdict = answer.and_then(|answer| review::verdict(answer.body.get("status")?));
         let answered = verdict.ok_or_else(|| ReadFailure {
             reason: KnownReason::ReadFailed,
