@@ -17,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 use transom_api::{KnownReason, State};
+use transom_core::failure::Failure;
 use transom_core::metrics::CopyAttempt;
 use transom_core::plan::Outcome;
 use transom_core::report::Report;
@@ -249,6 +250,18 @@ pub(crate) fn ignored(key: &Key) {
     debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
 }
 
+/// Logs why a trigger guest could not say whether an update matters, within what guests of the policy may log: nothing
+/// else tells, because the reconcile that follows may end well.
+pub(crate) fn unevaluated(key: &Key, failure: &Failure) {
+    let Key { policy, primary } = key;
+    let Failure {
+        reason, message, ..
+    } = failure;
+    if is_within_limit(policy, message.len()) {
+        warn!(target: PRIMARY, %policy, %primary, %reason, "the trigger guest failed to evaluate an update, so the primary is reconciled: {message}");
+    }
+}
+
 /// Logs that something cannot be read or written; its last good state stays. `message` contains no value.
 pub(crate) fn unreadable(place: &str, reason: KnownReason, message: &str) {
     warn!(%place, reason = reason.as_str(), "{message}");
@@ -299,7 +312,7 @@ pub(crate) fn warn_of_policy(policy: &str, reason: KnownReason, message: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use transom_core::failure::Failure;
+    use std::io::{Read as _, Seek as _};
     use transom_core::plan::WriteKind;
     use transom_core::reference::ObjectRef;
     use transom_core::report::{self, Reconcile, Schedule, Success};
@@ -327,6 +340,28 @@ mod tests {
             (state, reason.as_str())
         );
         Report { failures, ..report }
+    }
+
+    #[test]
+    fn why_a_trigger_guest_cannot_evaluate_is_logged_within_what_guests_may_log() {
+        let written = Arc::new(tempfile::tempfile().unwrap());
+        let log = fmt::Subscriber::builder().with_writer(Arc::clone(&written));
+        let primary = ObjectRef::local("v1", "Node", None, "n");
+        let key = Key::new(&"unevaluated".into(), &primary);
+        let why = "trigger.rs:7: it panicked";
+        let failure = Failure::known(KnownReason::GuestTrapped, why);
+        let most = usize::try_from(LOG_BYTES).unwrap() / why.len() + 1;
+        tracing::subscriber::with_default(log.with_ansi(false).finish(), || {
+            (0..2 * most).for_each(|_| unevaluated(&key, &failure));
+        });
+        let mut text = String::new();
+        (&*written).rewind().unwrap();
+        (&*written).read_to_string(&mut text).unwrap();
+        let first = text.lines().next().unwrap();
+        for told in ["WARN", why, "GuestTrapped", "policy=unevaluated", "Node n"] {
+            assert!(first.contains(told), "{first}");
+        }
+        assert!(text.lines().count() <= most);
     }
 
     #[test]

@@ -70,7 +70,10 @@ impl Controller {
                 let cause = match self.verdict(loaded, key, &change) {
                     Ok(TriggerVerdict::Ignore) => None,
                     Ok(TriggerVerdict::Run(reasons)) => Some(Cause::Triggered(reasons)),
-                    Err(_) => Some(Cause::Undecided),
+                    Err(failure) => {
+                        self.unevaluated(key, &failure);
+                        Some(Cause::Undecided)
+                    }
                 };
                 (cause, last_seen)
             }

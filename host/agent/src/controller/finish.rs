@@ -332,6 +332,13 @@ impl Controller {
         }
     }
 
+    /// Logs why a trigger guest could not say whether an update matters.
+    pub(super) fn unevaluated(&self, key: &Key, failure: &Failure) {
+        if self.trial.is_none() {
+            telemetry::unevaluated(key, failure);
+        }
+    }
+
     /// Logs that a trigger guest ignored an update.
     pub(super) fn ignored(&self, key: &Key) {
         if self.trial.is_none() {
