@@ -4,7 +4,8 @@
 //! transom_guest::test_cases!(taints: MyGuest);
 //! ```
 //!
-//! A case is a folder with `given.yaml` and `expected.yaml`; the names in both are those of `wit/`.
+//! A case is a folder with `given.yaml` and `expected.yaml`; the names in both are those of `wit/`. A folder that holds
+//! only folders groups cases.
 //!
 //! | `given.yaml` | calls | `expected.yaml` |
 //! |---|---|---|
@@ -247,25 +248,31 @@ fn run<G: Guest>(
     Ok(())
 }
 
-/// The folders of cases, sorted.
+/// The folders of cases, sorted. One that holds only folders groups cases, as for `transom test` and `transom build`.
 fn cases(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let entries =
-        fs::read_dir(folder).map_err(|error| format!("failed to read the folder: {error}"))?;
     let mut cases = Vec::new();
-    for entry in entries {
-        let path = entry
-            .map_err(|error| format!("failed to read the folder: {error}"))?
-            .path();
-        if path.is_dir() {
-            cases.push(path);
+    for case in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+        let held = entries(&case)?;
+        match !held.is_empty() && held.iter().all(|path| path.is_dir()) {
+            true => cases.extend(self::cases(&case)?),
+            false => cases.push(case),
         }
     }
-    cases.sort();
     if cases.is_empty() {
         Err("there is no case in the folder".into())
     } else {
         Ok(cases)
     }
+}
+
+/// What is in a folder, sorted.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error| format!("failed to read the folder: {error}");
+    let entries = fs::read_dir(folder).map_err(failed)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths: Vec<_> = paths.collect::<io::Result<_>>().map_err(failed)?;
+    paths.sort();
+    Ok(paths)
 }
 
 fn run_one<G: Guest>(
@@ -294,17 +301,14 @@ fn run_one<G: Guest>(
 
 /// Refuses other files in a case: a misspelt file would be ignored silently.
 fn only_its_files(case: &Path) -> Result<(), String> {
-    let failed = |error| format!("failed to read the folder: {error}");
-    for entry in fs::read_dir(case).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if name != "given.yaml" && name != "expected.yaml" {
-            return Err(format!(
-                "`{}` is no file of a case: want given.yaml and expected.yaml",
-                name.display()
-            ));
-        }
+    let is_one = |path: &PathBuf| path.ends_with("given.yaml") || path.ends_with("expected.yaml");
+    match entries(case)?.into_iter().find(|path| !is_one(path)) {
+        None => Ok(()),
+        Some(other) => Err(format!(
+            "`{}` is no file of a case: want given.yaml and expected.yaml",
+            other.file_name().unwrap_or_default().display()
+        )),
     }
-    Ok(())
 }
 
 fn read(path: &Path) -> Result<Value, String> {
@@ -312,4 +316,25 @@ fn read(path: &Path) -> Result<Value, String> {
         .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
     serde_yaml::from_str(&text)
         .map_err(|error| format!("failed to parse `{}`: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also of `transom test`, under the same name.
+    #[test]
+    fn a_case_is_every_folder_that_holds_more_than_folders() {
+        let folder = std::env::temp_dir().join(format!("transom-sdk-{}", std::process::id()));
+        for file in ["a/given.yaml", "b/c/d/expected.yaml", "b/e/misspelt"] {
+            let file = folder.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let found = cases(&folder).unwrap();
+        let refused = only_its_files(&folder.join("b/e")).unwrap_err();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, ["a", "b/c/d", "b/e"].map(|case| folder.join(case)));
+        assert!(refused.contains("`misspelt`"), "{refused}");
+    }
 }

@@ -50,10 +50,23 @@ pub fn encode(mut cases: Vec<GuestCase>) -> Result<Vec<u8>, String> {
         .map(|case| json!({"name": case.name, "given": case.given, "expected": case.expected}))
         .collect();
     let section = json!({"version": VERSION, "cases": written}).to_string();
+    if section.len() > LIMITS.bytes {
+        return Err(too_large(section.len(), &written));
+    }
     match decode(section.as_bytes())? {
         read if read == cases => Ok(section.into_bytes()),
         _ => Err("the cases hold a value that their encoding changes".to_owned()),
     }
+}
+
+fn too_large(bytes: usize, written: &[Value]) -> String {
+    let sizes = written.iter().map(|case| (case.to_string().len(), case));
+    let largest = sizes.max_by_key(|(size, _)| *size);
+    let largest = largest.map_or_else(String::new, |(size, case)| {
+        format!("; the largest is {} with {size} bytes", case["name"])
+    });
+    let most = LIMITS.bytes;
+    format!("the cases have {bytes} bytes as JSON, and the limit is {most}{largest}")
 }
 
 /// Reads a section.
@@ -74,7 +87,13 @@ pub fn decode(section: &[u8]) -> Result<Vec<GuestCase>, String> {
     }
     let mut names = BTreeSet::new();
     let read_one = |(index, written): (usize, &Value)| {
-        let case = one(written).map_err(|why| format!("`cases[{index}]`: {why}"))?;
+        let case = one(written).map_err(|why| {
+            let name = written.get("name").and_then(Value::as_str);
+            match name.filter(|name| is_name(name)) {
+                Some(name) => format!("the case `{name}`: {why}"),
+                None => format!("`cases[{index}]`: {why}"),
+            }
+        })?;
         match names.insert(case.name.clone()) {
             true => Ok(case),
             false => Err(format!("the case `{}` occurs twice", case.name)),
@@ -92,9 +111,11 @@ fn one(written: &Value) -> Result<GuestCase, String> {
         return Err("it has an unknown field".to_owned());
     }
     let name = written["name"].as_str().unwrap_or_default();
-    if !(1..=MAX_NAME).contains(&name.len()) || !name.chars().all(|c| c.is_ascii_graphic()) {
+    if !is_name(name) {
+        let shown = name.chars().take(MAX_NAME / 2);
+        let shown: String = shown.flat_map(char::escape_debug).collect();
         return Err(format!(
-            "its name must have 1 to {MAX_NAME} printable characters"
+            "its name `{shown}` must have 1 to {MAX_NAME} printable characters of ASCII and no space"
         ));
     }
     let (lists, values) = count(&written["given"]);
@@ -108,6 +129,10 @@ fn one(written: &Value) -> Result<GuestCase, String> {
         given: written["given"].clone(),
         expected: written["expected"].clone(),
     })
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME).contains(&name.len()) && name.chars().all(|c| c.is_ascii_graphic())
 }
 
 /// The number of lists in a value, and of all values.
@@ -241,6 +266,28 @@ mod tests {
         assert_eq!(section, encode(vec![one.clone(), other.clone()]).unwrap());
         assert_eq!(decode(&section).unwrap(), [one, other]);
         assert_eq!(decode(&encode(Vec::new()).unwrap()).unwrap(), []);
+    }
+
+    #[test]
+    fn what_cannot_travel_is_named_with_the_case_and_the_limit() {
+        let large = |name: &str, bytes: usize| GuestCase {
+            expected: json!("x".repeat(bytes)),
+            ..case(name)
+        };
+        let listed = GuestCase {
+            given: vec![json!([]); MAX_LISTS].into(),
+            ..case("listed")
+        };
+        let together = vec![large("small", 200 << 10), large("big", 400 << 10)];
+        for (cases, told) in [
+            (vec![case("sp ace")], &["`sp ace`", "no space"][..]),
+            (vec![case("ü")], &["`ü`", "of ASCII"]),
+            (vec![listed], &["`listed`", "limit is 200"]),
+            (together, &["limit is 524288", "largest is \"big\""]),
+        ] {
+            let error = encode(cases).unwrap_err();
+            assert!(told.iter().all(|part| error.contains(part)), "{error}");
+        }
     }
 
     #[test]

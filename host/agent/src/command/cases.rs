@@ -24,8 +24,10 @@ use transom_engine::{CallLimits, Engine};
 pub(super) use travelling::of_crate;
 use update::Came;
 
-/// The files of a case; the last is for cases of policies, and may be absent.
-const FILES: [&str; 3] = ["given.yaml", "expected.yaml", "then.yaml"];
+/// The files of a case of a guest.
+const FILES: [&str; 2] = ["given.yaml", "expected.yaml"];
+/// The files of a case of a policy; the last may be absent.
+const POLICY_FILES: [&str; 3] = ["given.yaml", "expected.yaml", "then.yaml"];
 
 /// One case and its result.
 struct CaseVerdict {
@@ -65,7 +67,7 @@ pub(crate) fn test(args: &TestArgs, screen: &Screen) -> anyhow::Result<CommandEn
             args.path.display()
         );
     }
-    find(&args.path, &mut cases)?;
+    find(&args.path, false, &mut cases)?;
     if cases.is_empty() {
         bail!(
             "failed to find a case below `{}`: expected folders `cases/<case>` with given.yaml and expected.yaml",
@@ -129,14 +131,16 @@ fn only_guest(cases: &[PathBuf], component: &str) -> anyhow::Result<(PathBuf, St
 
 /// Finds every case, in order of name: a folder that lies in a folder named `cases`, or that holds a file of a case. A
 /// folder that holds only folders groups cases, and one that holds a folder `cases` is no case, whatever else is in it.
-/// Enters no link: it may lead out of the folder, or back to one above.
-fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let in_cases = path.canonicalize().is_ok_and(|whole| {
-        let above = whole.parent().and_then(Path::file_name);
-        above.is_some_and(|name| name == "cases")
-    });
+/// Enters no link: it may lead out of the folder, or back to one above. `grouped` says that a folder above groups
+/// cases. The SDK finds the same ones.
+fn find(path: &Path, grouped: bool, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let in_cases = grouped
+        || path.canonicalize().is_ok_and(|whole| {
+            let above = whole.parent().and_then(Path::file_name);
+            above.is_some_and(|name| name == "cases")
+        });
     let holds_one =
-        FILES.iter().any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
+        (POLICY_FILES.iter()).any(|name| path.join(name).is_file()) && !path.join("cases").is_dir();
     if holds_one || (in_cases && !groups(path)?) {
         cases.push(path.to_owned());
         return Ok(());
@@ -144,7 +148,7 @@ fn find(path: &Path, cases: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in entries(path)? {
         let below = path.join(entry);
         if fs::symlink_metadata(&below).is_ok_and(|found| found.is_dir()) {
-            find(&below, cases)?;
+            find(&below, in_cases, cases)?;
         }
     }
     Ok(())
@@ -167,20 +171,20 @@ fn groups(path: &Path) -> anyhow::Result<bool> {
 }
 
 /// Refuses a case that lacks a file, or holds one that no case has: its name is probably misspelt.
-fn whole(case: &Path) -> anyhow::Result<()> {
+fn whole(case: &Path, files: &[&str]) -> anyhow::Result<()> {
     let mut strange = entries(case)?;
-    strange.retain(|name| !FILES.iter().any(|file| name == file));
+    strange.retain(|name| !files.iter().any(|file| name == file));
     let strange: Vec<_> = strange
         .iter()
         .map(|name| format!("`{}`", name.display()))
         .collect();
     let strange =
         (!strange.is_empty()).then(|| format!("{} is not a file of a case", strange.join(", ")));
-    let missing = FILES.iter().take(2).find(|name| !case.join(name).is_file());
+    let missing = FILES.iter().find(|name| !case.join(name).is_file());
     match (missing, strange) {
         (Some(missing), Some(strange)) => bail!("`{missing}` is missing; {strange}"),
         (Some(missing), None) => bail!("`{missing}` is missing"),
-        (None, Some(strange)) => bail!("{strange}: expected {}", FILES.join(", ")),
+        (None, Some(strange)) => bail!("{strange}: expected {}", files.join(", ")),
         (None, None) => Ok(()),
     }
 }
@@ -276,10 +280,15 @@ async fn one(
     case: &Path,
     warm: &mut WarmRunner,
 ) -> anyhow::Result<(Vec<String>, Option<Came>)> {
-    whole(case)?;
     let (differences, came) = match guest::crate_above(case) {
-        Some(home) => guest::run(engine, &home, case, &mut warm.guests)?,
-        None => policy::run(engine, case, &mut warm.policies).await?,
+        Some(home) => {
+            whole(case, &FILES)?;
+            guest::run(engine, &home, case, &mut warm.guests)?
+        }
+        None => {
+            whole(case, &POLICY_FILES)?;
+            policy::run(engine, case, &mut warm.policies).await?
+        }
     };
     Ok((differences, Some(came)))
 }
@@ -304,5 +313,39 @@ fn table(verdicts: &[CaseVerdict], screen: &Screen) {
         _ => screen.line(format_args!(
             "{passed} passed, {updated} updated, {failed} failed"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also of the SDK: see `a_case_is_every_folder_that_holds_more_than_folders` there.
+    #[test]
+    fn a_case_is_every_folder_that_holds_more_than_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in ["a/given.yaml", "b/c/d/expected.yaml", "b/e/misspelt"] {
+            let file = folder.path().join("cases").join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
+        let mut found = Vec::new();
+        find(&folder.path().join("cases"), false, &mut found).unwrap();
+        let cases = ["a", "b/c/d", "b/e"].map(|case| folder.path().join("cases").join(case));
+        assert_eq!(found, cases);
+    }
+
+    #[test]
+    fn only_a_case_of_a_policy_has_what_comes_then() {
+        let case = tempfile::tempdir().unwrap();
+        for name in POLICY_FILES {
+            fs::write(case.path().join(name), "").unwrap();
+        }
+        assert!(whole(case.path(), &POLICY_FILES).is_ok());
+        let told = whole(case.path(), &FILES).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "`then.yaml` is not a file of a case: expected given.yaml, expected.yaml"
+        );
     }
 }

@@ -77,7 +77,7 @@ pub(in crate::command) fn bench(args: &BenchArgs, screen: &Screen) -> anyhow::Re
 fn in_folder(folder: &Path) -> anyhow::Result<impl Iterator<Item = NamedCase> + use<>> {
     let mut found: Vec<PathBuf> = Vec::new();
     if folder.is_dir() {
-        find(folder, &mut found)?;
+        find(folder, false, &mut found)?;
     }
     if found.is_empty() {
         bail!(
@@ -86,11 +86,8 @@ fn in_folder(folder: &Path) -> anyhow::Result<impl Iterator<Item = NamedCase> + 
         );
     }
     let read = |case: &PathBuf, name: &str| {
-        whole(case)?;
-        let [given, expected, then] = FILES;
-        if case.join(then).is_file() {
-            bail!("it is a case of a policy, not of a guest: it has a {then}");
-        }
+        whole(case, &FILES)?;
+        let [given, expected] = FILES;
         Ok(GuestCase {
             name: name.to_owned(),
             given: guest::read(case, given)?,

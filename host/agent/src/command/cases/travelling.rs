@@ -70,9 +70,9 @@ pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Resu
     let folder = home.join(CASES);
     let mut found = Vec::new();
     if folder.is_dir() {
-        find(&folder, &mut found)?;
+        find(&folder, false, &mut found)?;
     }
-    let [given, expected, _] = FILES;
+    let [given, expected] = FILES;
     let mut cases = Vec::new();
     for case in found {
         if !case.join(expected).is_file() {
@@ -85,7 +85,7 @@ pub(in crate::command) fn of_crate(home: &Path, screen: &Screen) -> anyhow::Resu
         let below = case.strip_prefix(&folder).unwrap_or(&case);
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let name = parts.join("/");
-        whole(&case).with_context(|| format!("failed to read the case `{name}`"))?;
+        whole(&case, &FILES).with_context(|| format!("failed to read the case `{name}`"))?;
         cases.push(GuestCase {
             given: guest::read(&case, given)?,
             expected: guest::read(&case, expected)?,
