@@ -1,6 +1,6 @@
 //! The grant that a guest suggests, for people.
 
-use transom_core::contract::decide::LabelTerm;
+use transom_core::contract::decide::{LabelTerm, Review};
 use transom_core::contract::description::{AskGrant, ObjectPattern, SuggestedGrant, WriteGrant};
 
 /// What a policy has to grant, by default.
@@ -18,7 +18,10 @@ pub(super) fn print(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
         };
         let every = match one.every {
             None => String::new(),
-            Some(every) => format!(", at most {} at once", every.objects),
+            Some(every) => format!(
+                ", at most {} at once in {} bytes",
+                every.objects, every.bytes
+            ),
         };
         line(
             "asks for",
@@ -27,17 +30,31 @@ pub(super) fn print(grant: &SuggestedGrant, line: &impl Fn(&str, &str)) {
         line("  why", &one.why);
     }
     for AskGrant { review, why } in &grant.ask {
-        let part = review.subresource.as_ref();
-        let part = part.map_or_else(String::new, |part| format!("/{part}"));
-        let (who, verb) = (review.who, &review.verb);
-        let what = format!("{}{part} of `{}`", review.resource, review.group);
-        line("asks", &format!("whether the {who:?} may {verb} {what}"));
+        line("asks", &question(review));
         line("  why", why);
     }
     grant.write.iter().for_each(|one| print_write(one, line));
     if let Some(finalizer) = &grant.finalizer {
         line("finalizer", finalizer);
     }
+}
+
+fn question(review: &Review) -> String {
+    let after = |before: &str, part: &Option<String>| {
+        let part = part.as_ref();
+        part.map_or_else(String::new, |part| format!("{before}{part}"))
+    };
+    let group = Some(review.group.clone()).filter(|group| !group.is_empty());
+    format!(
+        "whether the {:?} may {} {}{}{}{}{}",
+        review.who,
+        review.verb,
+        review.resource,
+        after(".", &group),
+        after("/", &review.subresource),
+        after(" named ", &review.name),
+        after(" in the namespace ", &review.namespace),
+    )
 }
 
 fn print_write(one: &WriteGrant, line: &impl Fn(&str, &str)) {
@@ -107,4 +124,30 @@ fn label(term: &LabelTerm) -> String {
     format!("{} {:?} {values}", term.key, term.operator)
         .trim_end()
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use transom_core::contract::decide::Who;
+
+    #[test]
+    fn a_question_is_shown_with_all_that_it_is_about() {
+        let mut review = Review {
+            who: Who::Agent,
+            verb: "get".to_owned(),
+            group: String::new(),
+            resource: "secrets".to_owned(),
+            subresource: None,
+            namespace: Some("{hosted}".to_owned()),
+            name: Some("admin".to_owned()),
+        };
+        let whole = "whether the Agent may get secrets named admin in the namespace {hosted}";
+        assert_eq!(question(&review), whole);
+        (review.namespace, review.name) = (None, None);
+        review.group = "g.io".to_owned();
+        review.subresource = Some("status".to_owned());
+        let of_group = "whether the Agent may get secrets.g.io/status";
+        assert_eq!(question(&review), of_group);
+    }
 }
