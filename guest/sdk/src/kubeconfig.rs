@@ -60,7 +60,8 @@ pub mod bindings {
 /// A guest that decides where a kubeconfig is written, and its content.
 pub trait Kubeconfig: Guest {
     /// The object to write, and the objects to read for it. The host calls this again with what it found until there
-    /// are no new needs: at most three rounds.
+    /// are no new needs: at most three rounds. It may ask for several kubeconfigs, and exactly one of them may be there
+    /// in the end: [`Kubeconfig::transform`] makes its answer of that one.
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.
@@ -70,7 +71,7 @@ pub trait Kubeconfig: Guest {
         found: &[Input],
     ) -> Result<Requirement, Failure>;
 
-    /// The kubeconfig to write, made of the inputs by role.
+    /// The kubeconfig to write, made of the inputs, which come in the order of the needs.
     ///
     /// # Errors
     /// Why there is no answer; the kind of failure says how the host should react.

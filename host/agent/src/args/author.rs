@@ -8,7 +8,7 @@ use transom_core::reference::dns::is_label;
 /// Flags of `new`.
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
-    /// What the guest decides: the taints of a ManagedCluster, a kubeconfig, or when to reconcile.
+    /// What the guest decides: the taints of a ManagedCluster, a kubeconfig, any objects, or when to reconcile.
     #[arg(value_enum)]
     pub(crate) guest: NewGuest,
     /// Name of the guest, of its crate, of its policy and of the new folder.
