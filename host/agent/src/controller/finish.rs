@@ -252,7 +252,8 @@ impl Controller {
     pub(super) fn publish(&self, work: &WorkItem, uid: &str, report: &Report) {
         let key = &work.key;
         let result = LastResult::of(report, uid);
-        let gone = report.end == End::Gone;
+        // A trial counts it, and what it would remove.
+        let gone = report.end == End::Gone && self.trial.is_none();
         let first = {
             let memory = &mut self.memory.lock();
             if gone {

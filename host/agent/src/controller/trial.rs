@@ -1,6 +1,6 @@
-//! Tries a candidate on the live primaries. A second controller on the same connections, which writes, publishes, logs
-//! and counts nothing, reconciles each primary twice, and twice more where the two results differ. Then it reconciles
-//! those that it would write again, as if it had written them.
+//! Tries a candidate on the primaries, also those that are gone and left something behind. A second controller on the
+//! same connections, which writes, publishes, logs and counts nothing, reconciles each primary twice, and twice more
+//! where the two results differ. Then it reconciles those that it would write again, as if it had written them.
 
 mod faults;
 mod overlay;
@@ -73,19 +73,7 @@ impl Controller {
             let failed = Trial::failed(&policy.name, failure.reason, &failure.message);
             return (failed, None);
         }
-        let shadow = TrialController(Arc::new(self.shadow(&policy.name)));
-        // A suspension is no part of a revision: what it would do without it counts.
-        let revision = Arc::new(Revision {
-            policy: Policy {
-                suspend: false,
-                ..policy.clone()
-            },
-            ..(*candidate.revision).clone()
-        });
-        shadow.0.begin(Arc::new(LoadedPolicy {
-            revision,
-            ..(*candidate).clone()
-        }));
+        let shadow = self.try_out(&candidate);
         let live = active.is_some().then_some(&self.memory);
         let rehearsed = self.rehearsals.begin();
         let (first, cut) = shadow.0.pass(live).await;
@@ -93,7 +81,9 @@ impl Controller {
         let mut trial = match queue {
             None => self.compare(&policy.name, &first, None),
             Some(queue) => {
-                let mut second = shadow.0.again(&queue, live, first.keys()).await;
+                let there = first.iter().filter(|(_, tried)| !tried.is_gone());
+                let asked = there.map(|(key, _)| key);
+                let mut second = shadow.0.again(&queue, live, asked).await;
                 let mut trial = self.compare(&policy.name, &first, Some(&second));
                 let suspects = contradictions(&first, &second);
                 second.retain(|key, _| !suspects.contains_key(key));
@@ -113,6 +103,30 @@ impl Controller {
         // The baseline of the probation: faults from now on are compared with these.
         trial.active_faults = faults_in(&self.memory, &policy.name).now.len();
         (trial, Some(rehearsed))
+    }
+
+    /// The controller of a trial at its begin: as at a start, it also reconciles the primaries that are gone and left
+    /// something behind.
+    fn try_out(&self, candidate: &LoadedPolicy) -> TrialController {
+        let policy = &candidate.revision.policy;
+        let shadow = TrialController(Arc::new(self.shadow(&policy.name)));
+        // What a watch of the candidate listed just now may not be observed yet.
+        let servers = self.connections.all();
+        let servers = servers.filter(|cluster| cluster.server().is_some());
+        servers.for_each(|server| shadow.0.find_outputs(server));
+        // A suspension is no part of a revision: what it would do without it counts.
+        let revision = Arc::new(Revision {
+            policy: Policy {
+                suspend: false,
+                ..policy.clone()
+            },
+            ..(*candidate.revision).clone()
+        });
+        shadow.0.begin(Arc::new(LoadedPolicy {
+            revision,
+            ..candidate.clone()
+        }));
+        shadow
     }
 
     /// Reconciles these primaries again.
@@ -178,7 +192,7 @@ impl Controller {
         let results = self.memory.lock().results.clone();
         let accounts = self.accounts.take();
         let tried = |(key, account): (Key, Account)| {
-            // One that is gone has an account only.
+            // One that was cut off has an account only.
             let result = results.get(&key)?.clone();
             Some((key, TriedPrimary { account, result }))
         };

@@ -9,6 +9,7 @@ use crate::signatures::{key_pair, sign};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::PathBuf;
 use transom_api::KnownReason as Reason;
 use transom_conformance::fixture::{component, hostile, taints_component, with_case, with_section};
 use transom_core::digest::Digest;
@@ -16,6 +17,7 @@ use transom_core::rollout::Gate;
 use transom_e2e::agent::{Agent, DEADLINE};
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
+use transom_e2e::tree;
 use transom_support::wait;
 
 /// A public key that signed nothing: the example of RFC 8410.
@@ -413,5 +415,147 @@ fn a_guest_keeps_nothing_from_one_question_to_the_next() -> Result<()> {
     for name in ["a", "b", "c", "d", "e", "f"] {
         ensure!(stage.taints(name)? == wanted, "{name} has another answer");
     }
+    agent.stop().map(drop)
+}
+
+const KUBECONFIG: &str = "external-managed-kubeconfig";
+/// The first HostedClusters of a fleet, which stay.
+const STAY: usize = 3;
+const ALL: usize = 20;
+
+/// The policy that makes Secrets, which removes them as this says.
+fn pruning(prune: &str, mode: &str) -> Result<Value> {
+    let mut policy = program::manifest(KUBECONFIG)?;
+    policy["spec"]["own"] = json!({"adopt": "SoleOwner", "prune": prune});
+    policy["spec"]["rollout"] = json!({"mode": mode});
+    Ok(policy)
+}
+
+fn put_policy(stage: &Stage, policy: &Value) -> Result<()> {
+    put(
+        &stage.policies.join("policy.yaml"),
+        policy.to_string().as_bytes(),
+    )
+}
+
+/// Which HostedClusters have a Secret.
+fn with_secret(stage: &Stage) -> Vec<usize> {
+    let all = 0..ALL;
+    all.filter(|index| stage.secret(*index).exists()).collect()
+}
+
+/// An agent with a policy that kept the Secrets of HostedClusters that are gone, all but the first, and which have one.
+fn keeping(stay: usize) -> Result<(Stage, Agent, Vec<usize>)> {
+    let stage = Stage::new(ALL, 0)?;
+    put_policy(&stage, &pruning("Never", "Automatic")?)?;
+    let output = stage.once()?;
+    let made = with_secret(&stage);
+    ensure!(made.len() > STAY + 6, "{made:?}: {output:?}");
+    for index in stay..ALL {
+        fs::remove_file(stage.hosted(index))?;
+    }
+    let gone = made.iter().filter(|index| **index >= stay).count();
+    let agent = watch(&stage, "log")?;
+    let held = || stage.policy_field(KUBECONFIG, "/counts/held")?.as_u64();
+    let kept = || (held()? >= gone as u64).then_some(());
+    agent.wait("the Secrets that are kept", kept)?;
+    ensure!(with_secret(&stage) == made);
+    Ok((stage, agent, made))
+}
+
+/// The candidate that this change makes, once it was tried; nothing if it is active at once.
+fn tried(stage: &Stage, agent: &Agent, policy: &Value) -> Result<Value> {
+    let active = || stage.policy_field(KUBECONFIG, "/revision/id");
+    let before = active();
+    put_policy(stage, policy)?;
+    let stands = || {
+        let candidate = stage.policy_field(KUBECONFIG, "/candidate");
+        let tried = |one: &Value| one["reason"] != Reason::Trying.as_str();
+        let passed = || (active() != before).then_some(Value::Null);
+        candidate.filter(tried).or_else(passed)
+    };
+    agent.wait("the trial", stands)
+}
+
+/// Checks that a candidate would change what `transom plan` says; returns the digest of the plan.
+fn plan_of(stage: &Stage, candidate: &Value) -> Result<String> {
+    let mut plan = stage.transom()?;
+    plan.args(["plan", KUBECONFIG, "-o", "json", "--dir"])
+        .arg(&stage.fleet)
+        .arg("--policies")
+        .arg(&stage.policies);
+    let output = plan.output()?;
+    let plan: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let of = &plan["primaries"];
+    ensure!(
+        candidate["primaries"] == of["total"] && candidate["changed"] == of["wouldChange"],
+        "{candidate} {of}"
+    );
+    let digest = plan["digest"].as_str().context("no digest")?;
+    Ok(digest.to_owned())
+}
+
+#[test]
+fn what_a_candidate_removes_of_primaries_that_are_gone_is_in_its_plan() -> Result<()> {
+    let (stage, agent, made) = keeping(STAY)?;
+    let stay: Vec<_> = made.iter().copied().filter(|one| *one < STAY).collect();
+    let gone = made.len() - stay.len();
+    let mut policy = pruning("WhenSourceDeleted", "Preview")?;
+    let candidate = tried(&stage, &agent, &policy)?;
+    let removes = json!([{"effect": "Secret deleted", "count": gone}]);
+    ensure!(
+        candidate["gate"] == Gate::Approval.as_str() && candidate["effects"] == removes,
+        "{candidate}"
+    );
+    let planned = plan_of(&stage, &candidate)?;
+    ensure!(with_secret(&stage) == made, "something was removed");
+    policy["metadata"]["annotations"] = json!({"transom.dev/approved": candidate["approve"]});
+    put_policy(&stage, &policy)?;
+    let removed = || (with_secret(&stage) == stay).then_some(());
+    agent.wait("the removal of all that was approved", removed)?;
+    let log = agent.stop()?;
+    ensure!(!log.contains("LimitReached"), "{log}");
+    // What was approved is kept with the revision.
+    let objects = stage.own().join("objects");
+    let mut kept = tree::contents(&objects)?.into_keys();
+    let is_of_plan = |path: PathBuf| {
+        let text = fs::read_to_string(objects.join(&path)).unwrap_or_default();
+        path.to_string_lossy().contains("ControllerRevision") && text.contains(&planned)
+    };
+    ensure!(
+        kept.any(is_of_plan),
+        "another plan was approved than {planned}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_candidate_that_removes_too_much_of_primaries_that_are_gone_stops_at_the_limits() -> Result<()>
+{
+    let (stage, agent, made) = keeping(STAY)?;
+    let candidate = tried(&stage, &agent, &pruning("WhenSourceDeleted", "Automatic")?)?;
+    ensure!(
+        candidate["gate"] == Gate::Limits.as_str()
+            && candidate["reason"] == Reason::LimitReached.as_str(),
+        "{candidate}"
+    );
+    plan_of(&stage, &candidate)?;
+    ensure!(with_secret(&stage) == made, "something was removed");
+    agent.stop().map(drop)
+}
+
+#[test]
+fn primaries_that_a_candidate_does_not_select_are_in_its_plan() -> Result<()> {
+    let (stage, agent, made) = keeping(ALL)?;
+    let mut policy = pruning("WhenSourceDeleted", "Automatic")?;
+    policy["spec"]["primary"]["labels"] = json!({"matchLabels": {"tier": "none"}});
+    let candidate = tried(&stage, &agent, &policy)?;
+    ensure!(
+        candidate["gate"] == Gate::Limits.as_str() && candidate["changed"] == made.len(),
+        "{candidate}"
+    );
+    plan_of(&stage, &candidate)?;
+    ensure!(with_secret(&stage) == made, "something was removed");
     agent.stop().map(drop)
 }

@@ -19,6 +19,11 @@ impl TriedPrimary {
         !self.account.writes.changes.is_empty()
     }
 
+    /// Whether the primary is gone: no guest is asked, so it is not reconciled twice.
+    pub(super) fn is_gone(&self) -> bool {
+        self.result.end == End::Gone
+    }
+
     /// How two answers to the same question differ; `None` when they do not, or are none. An object that changed
     /// between two passes is another question.
     pub(super) fn contradiction(&self, other: &Self) -> Option<String> {

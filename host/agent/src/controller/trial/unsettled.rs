@@ -28,7 +28,7 @@ impl Controller {
         };
         let mut writes = first
             .iter()
-            .filter(|(_, tried)| tried.writes())
+            .filter(|(_, tried)| tried.writes() && !tried.is_gone())
             .map(|(key, _)| key.clone())
             .take(ASKED_AGAIN)
             .collect::<Vec<_>>();
