@@ -2,9 +2,9 @@
 
 use crate::components::{PARTS, SOURCES};
 use crate::limits::TAINTS;
-use crate::objects::{OUTPUT, home};
+use crate::objects::{CLUSTERS, OUTPUT, home};
 use crate::policies::POLICY;
-use crate::stage::{DEADLINE, HOME, PARALLEL, SECRET, Stage, on_stage};
+use crate::stage::{DEADLINE, HOME, HOSTED, PARALLEL, SECRET, Stage, on_stage};
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
@@ -324,6 +324,61 @@ fn a_candidate_that_creates_objects_becomes_active() -> Result<()> {
         // What the policy is not about any more is not read without a watch.
         stage.nothing_denied(mark).await
     })
+}
+
+#[test]
+fn what_a_policy_made_anew_would_remove_waits_for_the_approval() -> Result<()> {
+    // However Secrets are read.
+    for reads in ["watch", "strict"] {
+        on_stage(async |stage| stage.removes_what_an_earlier_policy_made(reads).await)?;
+    }
+    Ok(())
+}
+
+impl Stage {
+    /// Makes a policy anew in the mode `Preview`, after one of two primaries went.
+    async fn removes_what_an_earlier_policy_made(&self, reads: &str) -> Result<()> {
+        for name in ["one", "two"] {
+            self.ready(name, true).await?;
+        }
+        self.install_policies().await?;
+        let words = [
+            "--policy-objects",
+            "--lease-namespace",
+            HOME,
+            "--secret-reads",
+            reads,
+        ];
+        let start = || self.start_agent(&words);
+        let agent = start()?;
+        for name in ["one", "two"] {
+            self.wait_for_right(name, 6443).await?;
+        }
+        agent.stop()?;
+        self.delete(POLICY, None, NAME).await?;
+        self.delete(HOSTED, Some(CLUSTERS), "two").await?;
+        let mut policy = program::manifest(NAME)?;
+        policy["spec"]["rollout"] = json!({"mode": "Preview"});
+        policy["spec"]["own"] = json!({"adopt": "SoleOwner"});
+        self.objects().apply_manifest(&policy.to_string()).await?;
+        let agent = start()?;
+        let digest = self.approvable("").await?;
+        let planned = |status: &Value| status["candidate"]["approve"] == digest.as_str();
+        let status = self.wait_for_status("its plan", planned).await?;
+        let (candidate, removes) = (&status["candidate"], "Secret deleted");
+        ensure!(
+            candidate["effects"] == json!([{"effect": removes, "count": 1}])
+                && candidate["primaries"] == 2,
+            "{status}"
+        );
+        self.wait_for_output("two").await?;
+        let owner = self.person("owner", true).await?;
+        let output = self.transom_as(&owner, &["approve", NAME, &digest])?;
+        ensure!(output.status.success(), "{}", said(&output));
+        self.wait_for_no_output("two").await?;
+        self.wait_for_right("one", 6443).await?;
+        agent.stop().map(drop)
+    }
 }
 
 #[test]
