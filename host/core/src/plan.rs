@@ -12,6 +12,7 @@ mod fields;
 pub mod finalizer;
 pub mod fleet;
 pub mod form;
+mod immutable;
 pub mod kept;
 mod outcome;
 pub mod prune;
@@ -152,7 +153,7 @@ pub fn plan(
             continue;
         }
         match course::step(wanting, (one, desired), contentions) {
-            Ok(step) => feasible.plan.steps.extend(step),
+            Ok(steps) => feasible.plan.steps.extend(steps),
             Err(StepError::Fails(failure)) => return Err(failure),
             Err(StepError::Waits(failure, next)) => {
                 feasible.waits.get_or_insert(failure);

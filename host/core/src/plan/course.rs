@@ -64,7 +64,7 @@ pub(super) fn step(
     wanting: &PlanInput<'_>,
     (one, all): (&Desired<'_>, &[Desired<'_>]),
     contentions: &Contentions,
-) -> Result<Option<Step>, StepError> {
+) -> Result<Vec<Step>, StepError> {
     let removes = |rest: StillPlanned| all.iter().any(|one| rest.has(wanting, one));
     match one {
         Desired::Whole(one) => whole::plan(wanting, one, contentions).map_err(|failure| {
@@ -74,7 +74,7 @@ pub(super) fn step(
             }
         }),
         Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
-            Ok(PlannedFields::Step(step)) => Ok(step),
+            Ok(PlannedFields::Step(step)) => Ok(step.into_iter().collect()),
             Ok(PlannedFields::Absent) => {
                 // When it comes back, others made it anew.
                 contentions.gone(wanting.key, &fields.object);
@@ -90,8 +90,10 @@ pub(super) fn step(
             }
             Err(failure) => Err(hindered(failure, removes(StillPlanned::Rights))),
         },
-        Desired::Gone(object) => gone(wanting, object, contentions),
-        Desired::Finalizer => Ok(finalizer::keep(wanting)),
+        Desired::Gone(object) => {
+            gone(wanting, object, contentions).map(|step| step.into_iter().collect())
+        }
+        Desired::Finalizer => Ok(finalizer::keep(wanting).into_iter().collect()),
     }
 }
 

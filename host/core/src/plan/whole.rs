@@ -2,7 +2,7 @@
 
 use super::contention::{self, Contentions};
 use super::desired::{KeyContent, Whole};
-use super::{PlanInput, Step, TargetState, adopt, finalizer};
+use super::{PlanInput, Step, TargetState, adopt, finalizer, immutable};
 use crate::failure::Failure;
 use crate::managed_keys::{self, WantedKeys, finalizers_left};
 use crate::object::Object;
@@ -18,12 +18,12 @@ use serde_json::{Map, Value, json};
 use transom_api::KnownReason;
 use transom_api::policy::WriteVerb;
 
-/// Plans the object: no step when it is as desired.
+/// Plans the object: no step when it is as desired, several when it is made anew.
 pub(super) fn plan(
     wanting: &PlanInput<'_>,
     whole: &Whole<'_>,
     contentions: &Contentions,
-) -> Result<Option<Step>, Failure> {
+) -> Result<Vec<Step>, Failure> {
     let target = &whole.object;
     let rule = wanting.policy.whole(target, &wanting.data)?;
     let claimed = wanting.targets.iter().find(|one| one.object == *target);
@@ -38,33 +38,28 @@ pub(super) fn plan(
     let wanted = wanted.kept_as(&forms).bearing(rule, existing);
     if rule.creates_only() && existing.is_some() {
         // Made once; whoever made it, it belongs to others.
-        return Ok(None);
+        return Ok(Vec::new());
     }
     if rule.is_shared() && is_kept_by_another(wanting, claimed, whole, (&wanted, rule)) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let rivals = owned(wanting, claimed)?;
-    let step = match existing {
-        None => Some(create(wanting, whole, &wanted, rule)),
+    let steps = match existing {
+        None => vec![create(wanting, whole, &wanted, rule)],
         Some(existing) => {
             let checked = adopt::check(wanting, whole, existing, (rule, rivals));
-            let step = match !existing.deleting() || works_on(existing, rule, checked.is_ok()) {
-                true => checked.map(|()| update(wanting, whole, existing, (&wanted, rule)))?,
-                false => Some(going(existing, rule, checked)?),
-            };
-            check_mutable(existing, step.as_ref())?;
-            step
+            steps(wanting, whole, existing, (wanted, rule, checked))?
         }
     };
-    let Some(step) = step else {
+    let Some(first) = steps.first() else {
         contentions.settle(wanting.key, target, existing);
-        return Ok(None);
+        return Ok(steps);
     };
-    granted(rule, &step)?;
-    if step.is_of_finalizers() {
-        return Ok(Some(step));
-    }
-    let desired = match &step {
+    granted(rule, first)?;
+    let Some(first) = steps.iter().find(|step| !step.is_of_finalizers()) else {
+        return Ok(steps);
+    };
+    let desired = match first {
         Step::Create { desired } | Step::Update { desired, .. } => Some(desired),
         Step::Patch { .. } | Step::Delete { .. } => None,
     };
@@ -72,7 +67,26 @@ pub(super) fn plan(
     contentions.of_whole(wanting.key, target, |contention| {
         contention.permit(target, before, after, wanting.now_seconds)
     })?;
-    Ok(Some(step))
+    Ok(steps)
+}
+
+/// The steps to an object that is there, if it may be written ("checked"); none when it is right.
+fn steps(
+    wanting: &PlanInput<'_>,
+    whole: &Whole<'_>,
+    existing: &Object,
+    (wanted, rule, checked): (WantedKeys<'_>, &WriteRule, Result<(), Failure>),
+) -> Result<Vec<Step>, Failure> {
+    if existing.deleting() && !works_on(existing, rule, checked.is_ok()) {
+        return Ok(vec![going(existing, rule, checked)?]);
+    }
+    checked?;
+    let Some(update) = update(wanting, whole, existing, (&wanted, rule)) else {
+        return Ok(Vec::new());
+    };
+    immutable::replaced(wanting, (existing, rule), update, || {
+        create(wanting, whole, &wanted.bearing(rule, None), rule)
+    })
 }
 
 /// The step for an object that is being deleted: what the policy put on it and its grant names no longer is taken off.
@@ -84,10 +98,7 @@ fn going(
     if let Some(step) = finalizer::take(existing, &finalizers_left(rule, existing)) {
         return checked.map(|()| step);
     }
-    let target = &existing.reference;
-    let message = format!("the target {target} is being deleted");
-    let failure = Failure::known(KnownReason::InputTerminating, message);
-    Err(failure.about([target.clone()]))
+    Err(immutable::terminating(&existing.reference))
 }
 
 /// Whether an object that is being deleted works on until its guest leaves it out: the policy made or adopted it, and
@@ -317,27 +328,6 @@ fn value(content: &KeyContent<'_>) -> Value {
     match content {
         KeyContent::Text(text) => text.as_str().into(),
         KeyContent::Hole(hole) => STANDARD.encode(hole.bytes()).into(),
-    }
-}
-
-/// Checks that an update does not touch the data of an immutable object.
-fn check_mutable(existing: &Object, step: Option<&Step>) -> Result<(), Failure> {
-    let immutable = existing.body.get("immutable") == Some(&Value::Bool(true));
-    match step {
-        Some(Step::Update { changed, .. })
-            if immutable
-                && changed
-                    .iter()
-                    .any(|path| path::key_below(&["data"], path).is_some()) =>
-        {
-            let target = &existing.reference;
-            let message = format!(
-                "{target} is immutable and differs in {}",
-                changed.join(", ")
-            );
-            Err(Failure::known(KnownReason::TargetImmutable, message).about([target.clone()]))
-        }
-        _ => Ok(()),
     }
 }
 

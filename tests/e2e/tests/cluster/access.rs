@@ -334,6 +334,65 @@ fn a16_a_namespace_that_somebody_deletes_comes_back_with_its_bindings_once_the_w
     })
 }
 
+/// Row of `cluster-access`: A15b. Nobody can change the role in a binding.
+#[test]
+fn a15b_a_binding_that_somebody_made_anew_with_another_role_is_made_anew_once_more() -> Result<()> {
+    on_stage(async |stage| {
+        stage.cluster.install_crds(&[WORKS]).await?;
+        let one = format!("{CLUSTERS}one");
+        let (file, objects) = (program::policy("cluster-access"), stage.objects());
+        let words = ["--policies", &file.to_string_lossy()];
+        stage.grant_exactly(&words).await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        undecided(stage, &one).await?;
+        accept(stage, &one, true).await?;
+        wait_for_condition(stage, MANAGED, &one, &decided(true)).await?;
+        // A running agent might be quicker to make the one that is gone.
+        agent.stop()?;
+        let [own, work] = ["", ":work"].map(|what| format!("{PREFIX}{one}{what}"));
+        let bindings = [
+            (BINDING, (Some(one.as_str()), work.as_str())),
+            (CLUSTER_BINDING, (None, own.as_str())),
+        ];
+        let mut before = Vec::new();
+        for (kind, place) in bindings {
+            let right = objects.get(kind, place).await?;
+            // It has all that the agent's own has, also the stamp.
+            let mut wrong = right.clone();
+            wrong["roleRef"]["name"] = json!("cluster-admin");
+            let metadata = wrong["metadata"].as_object_mut().context("no metadata")?;
+            for of_server in [
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+                "managedFields",
+            ] {
+                metadata.remove(of_server);
+            }
+            let released = json!({"metadata": {"finalizers": null}});
+            stage.patch(kind, place.0, place.1, released).await?;
+            stage.delete(kind, place.0, place.1).await?;
+            objects.create(wrong).await?;
+            before.push(right);
+        }
+        let agent = stage.start_agent(&words)?;
+        for ((kind, place), right) in bindings.into_iter().zip(before) {
+            let is_right = |there: &Value| there["roleRef"] == right["roleRef"];
+            let made = objects.wait_for(kind, place, is_right);
+            let made = made.await.with_context(|| agent.tail())?;
+            for part in ["labels", "finalizers"] {
+                let (there, right) = (&made["metadata"][part], &right["metadata"][part]);
+                ensure!(there == right, "{part}: {there}");
+            }
+        }
+        agent.wait_for(&format!("ManagedCluster {one}"), "Applied InSync")?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await?;
+        stage.remove_crd(WORKS).await
+    })
+}
+
 /// The HTTP status of each request that changed a resource, in order; of the subresource if one is named.
 pub(crate) async fn answers(
     stage: &Stage,

@@ -1,5 +1,6 @@
 //! Tests of what is adopted, kept and removed.
 
+mod remade;
 mod removals;
 mod shared;
 
