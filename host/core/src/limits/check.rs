@@ -221,3 +221,25 @@ impl Ledger {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Fleet;
+    use serde_json::json;
+
+    #[test]
+    fn a_fleet_that_grows_has_room_for_what_is_withheld() {
+        let limits = json!({"elementsAdded": {"count": 10, "percent": 30}});
+        let mut fleet = Fleet::new(20, limits);
+        assert_eq!(fleet.add(0..20), 10);
+        assert_eq!(fleet.look(None).released, []);
+        // Nobody asks: those that join are right as they are.
+        fleet.primaries = 40;
+        assert_eq!(fleet.look(None).released.len(), 10, "12 may be changed");
+        assert_eq!(fleet.status().changes[0].most, 12);
+        fleet.primaries = 80;
+        let looked = fleet.look(None);
+        assert_eq!(looked.over.map(|record| record.primaries), Some(80));
+        assert_eq!(fleet.add(0..20), 20);
+    }
+}

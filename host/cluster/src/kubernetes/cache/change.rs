@@ -1,6 +1,6 @@
 //! Changes of the cache by watch events, lists and answers, and the news that each change causes.
-//! A change that no reader of the cache can see causes no news. Of an object of which only the name is kept, a reader can
-//! see that it is gone.
+//! A change that no reader of the cache can see causes no news. Of an object of which only the name is kept, a reader
+//! can see that it is gone.
 
 use super::{Cache, SentAt, later};
 use crate::kubernetes::decode;

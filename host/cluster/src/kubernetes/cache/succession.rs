@@ -69,8 +69,8 @@ impl Cache {
         news
     }
 
-    /// Whether an object of which an ended watch kept the name is gone: the watch of the same objects that goes on has not
-    /// found it, and no other has it.
+    /// Whether an object of which an ended watch kept the name is gone: the watch of the same objects that goes on has
+    /// not found it, and no other has it.
     fn misses(&self, ended: &Watched, key: &StoreKey) -> bool {
         let reference = self.reference(&ended.scope, key);
         let mut heirs = self.wanted().filter(|heir| *heir.scope == *ended.scope);
