@@ -251,7 +251,9 @@ fn run<G: Guest>(
 /// The folders of cases, sorted. One that holds only folders groups cases, as for `transom test` and `transom build`.
 fn cases(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut cases = Vec::new();
-    for case in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+    // A link may lead anywhere, also to a folder above it.
+    let is_folder = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    for case in entries(folder)?.into_iter().filter(is_folder) {
         let held = entries(&case)?;
         match !held.is_empty() && held.iter().all(|path| path.is_dir()) {
             true => cases.extend(self::cases(&case)?),

@@ -250,6 +250,9 @@ pub(crate) fn ignored(key: &Key) {
     debug!(policy = %key.policy, primary = %key.primary, "the trigger guest ignored an update");
 }
 
+/// What the log of a failed evaluation takes of the allowance, at least: it is mostly the same for all primaries.
+const UNEVALUATED_BYTES: usize = 1_024;
+
 /// Logs why a trigger guest could not say whether an update matters, within what guests of the policy may log: nothing
 /// else tells, because the reconcile that follows may end well.
 pub(crate) fn unevaluated(key: &Key, failure: &Failure) {
@@ -257,7 +260,7 @@ pub(crate) fn unevaluated(key: &Key, failure: &Failure) {
     let Failure {
         reason, message, ..
     } = failure;
-    if is_within_limit(policy, message.len()) {
+    if is_within_limit(policy, message.len().max(UNEVALUATED_BYTES)) {
         warn!(target: PRIMARY, %policy, %primary, %reason, "the trigger guest failed to evaluate an update, so the primary is reconciled: {message}");
     }
 }
@@ -350,7 +353,7 @@ mod tests {
         let key = Key::new(&"unevaluated".into(), &primary);
         let why = "trigger.rs:7: it panicked";
         let failure = Failure::known(KnownReason::GuestTrapped, why);
-        let most = usize::try_from(LOG_BYTES).unwrap() / why.len() + 1;
+        let most = usize::try_from(LOG_BYTES).unwrap() / UNEVALUATED_BYTES + 1;
         tracing::subscriber::with_default(log.with_ansi(false).finish(), || {
             (0..2 * most).for_each(|_| unevaluated(&key, &failure));
         });

@@ -147,18 +147,6 @@ pub enum Approved {
     Unknown(KnownReason, String),
 }
 
-impl Approved {
-    /// What it is worth for a candidate that came after it. It was given for something else, such as what the limits
-    /// withheld, and is as good as none, unless it names exactly the plan of the candidate.
-    #[must_use]
-    pub fn for_later(self, revision: &Revision, trial: &Trial) -> Self {
-        match self {
-            Self::Digest(digest) if digest != approval(&revision.id(), trial) => Self::Nothing,
-            approved => approved,
-        }
-    }
-}
-
 /// What the approval of a candidate lets pass, by what it counts for the limits of its policy; nothing when its plan
 /// was not approved.
 pub fn approved(revision: &Revision, trial: &Trial, approved: &Approved) -> BTreeMap<Limited, u32> {
@@ -501,24 +489,6 @@ mod tests {
             ("/spec/guests/decide/settings", json!({"a": 1})),
         ]);
         assert_ne!(approval(&revised.id(), &good), token);
-    }
-
-    #[test]
-    fn an_approval_from_before_the_candidate_counts_only_for_its_very_plan() {
-        let (revision, good) = (revision(&[]), trial(&["a"]));
-        let digest = |text: &str| Approved::Digest(text.to_owned());
-        let own = digest(&approval(&revision.id(), &good));
-        let other = digest(&approval(&revision.id(), &trial(&["b"])));
-        let forbidden = Approved::Forbidden("no".to_owned());
-        for (before, worth) in [
-            (Approved::Nothing, Approved::Nothing),
-            (own.clone(), own),
-            (other, Approved::Nothing),
-            (digest("sha256:0"), Approved::Nothing),
-            (forbidden.clone(), forbidden),
-        ] {
-            assert_eq!(before.for_later(&revision, &good), worth);
-        }
     }
 
     #[test]

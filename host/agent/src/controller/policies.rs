@@ -183,7 +183,7 @@ impl Controller {
             .locked()
             .retain(|_, tried| !Arc::ptr_eq(tried, &revision));
         self.watch(&active);
-        let approved = match &due.approval {
+        let approved = match due.approval_of(&trial.0) {
             None => Approved::Nothing,
             Some(approval) => self.approved(&policy, approval).await,
         };

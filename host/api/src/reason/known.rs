@@ -295,8 +295,8 @@ reasons! {
         "Give the agent the permissions that `transom rbac` prints.";
     WriteInvalid, Invalid: "The API server rejected the object as invalid.", "Fix the field named in the message.";
     TargetImmutable, Invalid:
-        "The target differs in what nobody can change: it is an immutable Secret, or a binding with another role or a \
-         Secret of another type that the policy may not remove.",
+        "The target differs in what nobody can change: it is an immutable Secret, or a binding with another role \
+         that the policy may not remove.",
         "Delete the target, so that it is recreated.";
     TargetNamespaceMissing, Missing: "The namespace of the object to write is not there.",
         "Create the namespace named in the message, or find out why nobody makes it. The agent tries again.";

@@ -81,20 +81,9 @@ pub(super) fn wrong(rule: &WriteRule, object: &Object) -> Option<String> {
 
 /// The step that removes the finalizers of an object that the policy put on it or its grant names.
 pub(super) fn take_all(rule: &WriteRule, object: &Object) -> Option<Step> {
-    take(object, &own(rule, object))
-}
-
-/// Whether other finalizers than these are on an object.
-pub(super) fn is_held(rule: &WriteRule, object: &Object) -> bool {
-    let own = own(rule, object);
-    names(object).iter().any(|name| !own.contains(*name))
-}
-
-/// The finalizers that the policy put on an object or its grant names.
-fn own(rule: &WriteRule, object: &Object) -> BTreeSet<String> {
     let mut all = finalizers_left(rule, object);
     all.extend(rule.finalizers().into_iter().flatten().cloned());
-    all
+    take(object, &all)
 }
 
 /// Takes the finalizers that the policy put on an object, and that its grant names no longer, off the body as it will

@@ -11,14 +11,13 @@ use transom_api::KnownReason;
 use transom_api::policy::{PruneSpec, WriteVerb};
 
 /// The top-level fields that an API server lets nobody change, by group and kind.
-const IMMUTABLE: [(&str, &str, &str); 3] = [
-    ("", "Secret", "type"),
+const IMMUTABLE: [(&str, &str, &str); 2] = [
     ("rbac.authorization.k8s.io", "ClusterRoleBinding", "roleRef"),
     ("rbac.authorization.k8s.io", "RoleBinding", "roleRef"),
 ];
 
-/// What becomes of an update: if it changes what nobody can change, the object goes, and `anew` follows. It follows in
-/// the next reconcile while finalizers of others hold the object.
+/// What becomes of an update: if it changes what nobody can change, the object goes, and `anew` follows. An object with
+/// finalizers is deleted first: its own are taken off when it is known to go, and it is made anew when it is gone.
 ///
 /// # Errors
 /// `TargetImmutable` where the policy may not make the object anew, and where somebody has frozen its data; that is for
@@ -44,9 +43,8 @@ pub(super) fn replaced(
     let Some(field) = fixed(target, changed) else {
         return Ok(vec![update]);
     };
-    let release = finalizer::take_all(rule, existing);
     if existing.deleting() {
-        let release = release.map(|release| vec![release]);
+        let release = finalizer::take_all(rule, existing).map(|release| vec![release]);
         return release.ok_or_else(|| terminating(target));
     }
     let verbs = [WriteVerb::Create, WriteVerb::Update, WriteVerb::Delete];
@@ -57,9 +55,9 @@ pub(super) fn replaced(
         return refused(message);
     }
     let why = format!("it is made anew, because nobody can change its {field}");
-    let anew = (!finalizer::is_held(rule, existing)).then(anew);
+    let anew = (!finalizer::bears_any(existing)).then(anew);
     let delete = Step::delete(existing, &why);
-    Ok(release.into_iter().chain([delete]).chain(anew).collect())
+    Ok([delete].into_iter().chain(anew).collect())
 }
 
 /// Whether somebody has frozen the data of an object, and it differs.
@@ -95,12 +93,10 @@ mod tests {
         for (api_version, kind, changed, field) in [
             (rbac, "RoleBinding", "roleRef.name", Some("roleRef")),
             (rbac, "ClusterRoleBinding", "roleRef", Some("roleRef")),
-            ("v1", "Secret", "type", Some("type")),
             (rbac, "RoleBinding", "subjects", None),
             (rbac, "ClusterRole", "roleRef", None),
             ("example.com/v1", "RoleBinding", "roleRef", None),
-            ("v1", "Secret", "data.type", None),
-            ("v1", "Service", "type", None),
+            ("v1", "Secret", "type", None),
         ] {
             let target = ObjectRef::local(api_version, kind, Some("n"), "x");
             let changed = ["metadata".to_owned(), changed.to_owned()];

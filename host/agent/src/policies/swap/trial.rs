@@ -58,6 +58,14 @@ pub(crate) struct TriedCandidate {
 }
 
 impl DueTrial {
+    /// The approval that counts for the plan of this trial. One that was there before the candidate was given for
+    /// something else, such as what the limits withheld, unless it names exactly this plan.
+    pub(crate) fn approval_of(&self, trial: &Trial) -> Option<&Approval> {
+        let plan = || rollout::approval(&self.loaded.revision.id(), trial);
+        let counts = |one: &&Approval| !self.approved_before || one.digest == plan();
+        self.approval.as_ref().filter(counts)
+    }
+
     /// What was found, and when.
     pub(crate) fn tried(
         self,
@@ -65,10 +73,6 @@ impl DueTrial {
         approved: Approved,
         now_seconds: i64,
     ) -> TriedCandidate {
-        let approved = match self.approved_before {
-            true => approved.for_later(&self.loaded.revision, &trial),
-            false => approved,
-        };
         TriedCandidate {
             policy: self.policy,
             number: self.number,

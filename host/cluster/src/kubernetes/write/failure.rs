@@ -88,8 +88,9 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &SendError) -> Classif
             let why = format!("the API server does not serve the kind {}", target.kind);
             return (R::KindMissing, why);
         }
+        // The agent renews it, or is given another one: that says nothing about the object.
         401 => (
-            R::WriteFailed,
+            R::ServerUnavailable,
             "the API server does not accept the agent's credential",
         ),
         // Nothing changed since the read: only a namespace that somebody creates ends this.
@@ -350,7 +351,7 @@ mod tests {
             (503, denied, json!({}), R::AdmissionRefused),
             (500, uncalled, json!({}), R::ServerUnavailable),
             (422, policy, json!({}), R::AdmissionRefused),
-            (401, "", json!({}), R::WriteFailed),
+            (401, "", json!({}), R::ServerUnavailable),
             (429, "", json!({}), R::ServerUnavailable),
             (500, "", json!({}), R::ServerUnavailable),
             (402, "", json!({}), R::WriteFailed),

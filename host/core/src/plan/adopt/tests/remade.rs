@@ -86,15 +86,11 @@ fn what_nobody_can_change_is_made_anew_where_the_policy_may_remove_it() {
     let theirs = json!(["a/b"]);
     let table = [
         (binds(&ALL), json!([]), false, Ok(vec![Delete, Create])),
-        // Its own finalizer must not hold it.
-        (
-            binds(&ALL),
-            json!([HOLD]),
-            false,
-            Ok(vec![Patch, Delete, Create]),
-        ),
+        // It may not be deleted: then it keeps its finalizer.
+        (binds(&ALL), json!([HOLD]), false, Ok(vec![Delete])),
+        (binds(&ALL), json!([HOLD]), true, Ok(vec![Patch])),
         // What others hold is made anew when it is gone.
-        (binds(&ALL), both.clone(), false, Ok(vec![Patch, Delete])),
+        (binds(&ALL), both.clone(), false, Ok(vec![Delete])),
         (binds(&ALL), both, true, Ok(vec![Patch])),
         (binds(&ALL), theirs, true, terminating()),
         (binds(&["create", "update"]), json!([]), false, immutable()),
@@ -115,20 +111,16 @@ fn what_nobody_can_change_is_made_anew_where_the_policy_may_remove_it() {
 #[test]
 fn the_object_that_was_read_goes_and_comes_back_as_if_it_had_not_been_there() {
     let manifest = binds(&ALL);
-    let there = made(&manifest, &json!([HOLD]));
+    let there = made(&manifest, &json!([]));
     let steps = steps(&manifest, &there, &Contentions::default()).unwrap();
-    let [
-        _,
-        Step::Delete { version, uid, .. },
-        Step::Create { desired },
-    ] = steps.as_slice()
-    else {
+    let [Step::Delete { version, uid, .. }, Step::Create { desired }] = steps.as_slice() else {
         panic!("{steps:?}")
     };
     assert_eq!((version.as_str(), uid.as_str()), ("7", "u7"));
     let mut right = there;
     right.version.clear();
     right.body["roleRef"]["name"] = json!("right");
+    right.body["metadata"]["finalizers"] = json!([HOLD]);
     let metadata = right.body["metadata"].as_object_mut();
     metadata.unwrap().remove("uid");
     assert_eq!(*desired, right);
