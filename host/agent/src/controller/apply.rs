@@ -44,6 +44,7 @@ impl Controller {
             fields,
             time_added,
             kept,
+            failed,
             ends,
             mut touched,
         } = planned;
@@ -64,7 +65,8 @@ impl Controller {
         if let Err(failure) = timed.await {
             return Err(touched.end(failure));
         }
-        let failed = self.memory.lock().wrote_all(&admitted.work.key, &outcome);
+        let key = &admitted.work.key;
+        let failed = self.memory.lock().wrote_all(key, &outcome, failed);
         let told = touched.shown_failure.take();
         touched.reconcile.told_otherwise = told.is_some_and(|told| told != failed);
         let kept = kept.filter(|_| outcome.is_whole());

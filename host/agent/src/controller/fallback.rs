@@ -99,6 +99,7 @@ impl Controller {
             plan,
             fields,
             time_added: TimeAdded::SetByCluster,
+            failed: None,
             ends: false,
             touched,
         })
