@@ -12,6 +12,7 @@ mod watch;
 // What the stages share.
 pub(crate) mod account;
 mod changes;
+mod clock_steps;
 pub(crate) mod connections;
 mod deselected;
 mod divergence;

@@ -103,7 +103,8 @@ fn follow(controller: &Arc<Controller>, swap: Swap, args: &RunArgs) -> [JoinHand
         tokio::join!(
             publishing.keep_publishing_policies(),
             publishing.keep_writing_statuses(),
-            publishing.keep_limits(&limited)
+            publishing.keep_limits(&limited),
+            publishing.follow_clock()
         );
     };
     let (asks, succeeds) = mpsc::unbounded_channel();

@@ -176,6 +176,26 @@ impl Queue {
         }
     }
 
+    /// Brings forward what waits for a time of day, but not into the past. What waits for some time to pass keeps its
+    /// time.
+    pub(crate) fn advance(&mut self, by: Duration, now: Instant) {
+        let of_clock = [Cause::Timer, Cause::Expired].map(|cause| cause.as_str());
+        let waiting: Vec<_> = self.waiting.keys().map(Arc::clone).collect();
+        for primary in waiting {
+            self.change(&primary, |causes| {
+                for (_, entry) in causes
+                    .iter_mut()
+                    .filter(|(slot, _)| of_clock.contains(slot))
+                {
+                    let Some(due) = entry.due else { continue };
+                    let earlier = due.checked_sub(by).map_or(now, |due| due.max(now)).min(due);
+                    entry.due = Some(earlier);
+                    entry.since = entry.since.min(earlier);
+                }
+            });
+        }
+    }
+
     /// How long until something may run; `None` when only `done` or `push` can change that.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let mut later = self.by_time.iter();
@@ -308,6 +328,29 @@ mod tests {
         );
         queue.forget(&primary("a"), &Cause::Timer);
         assert!(queue.is_idle(now) && queue.waiting.is_empty() && queue.by_time.is_empty());
+    }
+
+    #[test]
+    fn a_corrected_clock_brings_forward_what_waits_for_a_time_of_day() {
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        for (cause, wait) in [
+            (Cause::Timer, 100),
+            (Cause::Expired, 100),
+            (Cause::Retry, 300),
+            (Cause::Resync, 300),
+        ] {
+            let mut queue = Queue::default();
+            let (name, cause) = (cause.as_str(), Queued::Reconcile(cause));
+            queue.push(&primary("a"), cause, Some(at(300)), at(300));
+            queue.advance(Duration::from_secs(200), now);
+            assert_eq!(queue.wait(now), Some(Duration::from_secs(wait)), "{name}");
+            // It is due now, and does not count as if it had waited since then.
+            queue.advance(Duration::from_secs(10_800), at(50));
+            assert_eq!(queue.oldest(at(50)), Duration::ZERO, "{name}");
+            let is_due = queue.take(at(50)).is_some();
+            assert_eq!(is_due, wait == 100, "{name}");
+        }
     }
 
     #[test]

@@ -211,6 +211,12 @@ impl Workqueue {
         self.queue.locked().forget(primary, cause);
     }
 
+    /// Brings forward what waits for a time of day: the clock was set forward by this much.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.queue.locked().advance(by, Instant::now());
+        self.changed.notify_one();
+    }
+
     /// Whether it gives nothing out any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
