@@ -241,8 +241,7 @@ pub(super) fn unplanned(object: &ObjectRef, failure: &Failure) -> Option<FailedW
     let Reason::Known(reason) = failure.reason else {
         return None;
     };
-    let is_told = says_of_object(reason) && !is_only_put_off(reason);
-    is_told.then(|| FailedWrite {
+    says_of_object(reason).then(|| FailedWrite {
         object: object.clone(),
         reason: reason.as_str().to_owned(),
     })
