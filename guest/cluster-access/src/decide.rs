@@ -116,12 +116,7 @@ impl World for ClusterAccess {
             }
             Decided::Denied => {
                 let registration = objects.binding("registration");
-                vec![
-                    Need::failed_write(FAILED, primary),
-                    works(),
-                    binding(),
-                    Need::object(REGISTERED, registration),
-                ]
+                vec![works(), binding(), Need::object(REGISTERED, registration)]
             }
             Decided::Leaving => vec![works(), binding()],
             Decided::Nothing | Decided::Impossible => Vec::new(),
@@ -165,9 +160,9 @@ impl World for ClusterAccess {
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let stays = decided == Decided::Denied && known.any_stays(&objects);
         let whole = !stays && (decided != Decided::Accepted || !known.binding_leaves());
-        match (incomplete(&cluster, &inputs, &remove), said(decided)) {
-            // Comes before the write that may fail again. Written only once: then the decision is told as soon as all
-            // writes succeed.
+        match (incomplete(&cluster, &inputs), said(decided)) {
+            // Comes before the write that may fail again. Written only once: then the cluster is accepted as soon as
+            // all writes succeed.
             (Some(why), _) => apply.insert(0, decision(primary, "False", &ERROR, &why)),
             (None, Some((status, reason, message))) if whole && !says(&cluster, status) => {
                 apply.push(decision(primary, status, &reason, message));
@@ -262,12 +257,12 @@ fn says(cluster: &ManagedCluster, status: &str) -> bool {
     conditions.any(|one| one.status == status && one.reason != ERROR.name)
 }
 
-/// That a role or a binding that the cluster is to have could not be written, unless the cluster says it already.
-fn incomplete(cluster: &ManagedCluster, inputs: &[Input], removed: &[ObjectRef]) -> Option<String> {
+/// That a role or a binding of an accepted cluster could not be written, unless the cluster says it already.
+fn incomplete(cluster: &ManagedCluster, inputs: &[Input]) -> Option<String> {
     let Value::FailedWrite(FailedWrite { object, reason }) = found(inputs, FAILED) else {
         return None;
     };
-    if !object.api_version.starts_with(RBAC) || removed.contains(object) {
+    if !object.api_version.starts_with(RBAC) {
         return None;
     }
     let place = object

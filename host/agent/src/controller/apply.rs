@@ -44,7 +44,6 @@ impl Controller {
             fields,
             time_added,
             kept,
-            failed,
             ends,
             mut touched,
         } = planned;
@@ -65,8 +64,7 @@ impl Controller {
         if let Err(failure) = timed.await {
             return Err(touched.end(failure));
         }
-        let key = &admitted.work.key;
-        let failed = self.memory.lock().wrote_all(key, &outcome, failed);
+        let failed = self.memory.lock().wrote_all(&admitted.work.key, &outcome);
         let told = touched.shown_failure.take();
         touched.reconcile.told_otherwise = told.is_some_and(|told| told != failed);
         let kept = kept.filter(|_| outcome.is_whole());

@@ -99,7 +99,6 @@ impl Controller {
             plan,
             fields,
             time_added: TimeAdded::SetByCluster,
-            failed: None,
             ends: false,
             touched,
         })

@@ -8,7 +8,6 @@ use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::policy::PruneSpec;
-use transom_core::contract::decide::FailedWrite;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::desired::{self, Desired, Fields, Open};
@@ -31,8 +30,6 @@ pub(super) struct Planned {
     pub(super) time_added: TimeAdded,
     /// Why something that is no longer desired stays, or what the guest waits for.
     pub(super) kept: Option<Failure>,
-    /// The object that cannot be written, as the guest is told of it.
-    pub(super) failed: Option<FailedWrite>,
     /// Whether the answer ends something that cannot be undone: it removes objects of others, or releases the primary.
     pub(super) ends: bool,
     /// What was read.
@@ -52,8 +49,6 @@ struct Desires {
     release: Option<Step>,
     /// What the guest waits for.
     waits: Option<Failure>,
-    /// The object that cannot be written, as the guest is told of it.
-    failed: Option<FailedWrite>,
     /// Why something that it removes by name stays. That holds up nothing.
     refused: Option<Failure>,
     /// Whether the plan lacks steps that must wait. Such a plan prunes nothing.
@@ -69,7 +64,6 @@ impl Desires {
             made: BTreeSet::new(),
             release: None,
             waits: None,
-            failed: None,
             refused: None,
             partial: false,
         }
@@ -113,7 +107,9 @@ impl Controller {
         if let Some(kept) = &kept {
             touched.plan_waits_for(&kept.objects);
         }
-        let (mut plan, fields, failed) = (desires.plan, desires.fields, desires.failed);
+        let Desires {
+            mut plan, fields, ..
+        } = desires;
         let ends = remove::ends_others(&plan.steps, &key.primary) || release.is_some();
         let last = plan.steps.len();
         plan.prune(removal);
@@ -129,7 +125,6 @@ impl Controller {
             fields,
             time_added,
             kept,
-            failed,
             ends,
             touched,
         })
@@ -236,7 +231,6 @@ impl Controller {
         let Feasible {
             plan,
             waits,
-            failed,
             refused,
         } = planned?;
         let partial = waits.is_some();
@@ -256,7 +250,6 @@ impl Controller {
         let mut desires = Desires {
             plan,
             waits,
-            failed,
             refused,
             release: finalizer::release(wanting.policy, wanting.primary),
             partial,

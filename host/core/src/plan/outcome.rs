@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
-use transom_api::{KnownReason, Reason};
+use transom_api::KnownReason;
 
 /// The result of every step of a plan, in order; steps after a failed one are tried as far as it permits.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -181,21 +181,16 @@ impl Outcome {
         self.steps.iter().all(of_one_object)
     }
 
-    /// The failed write that a guest gets as an input; `unplanned` is the object for which no step could be planned,
-    /// and `before` the earlier one. That stays after what passes by itself and after a step that was not tried: these
-    /// say nothing about the object.
-    pub fn failed_write(
-        &self,
-        unplanned: Option<FailedWrite>,
-        before: Option<FailedWrite>,
-    ) -> Option<FailedWrite> {
+    /// The failed write that a guest gets as an input; `before` is the earlier one. It stays after what passes by
+    /// itself and after a step that was not tried: these say nothing about the object.
+    pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
         match self.failure() {
-            None if self.is_whole() => unplanned,
+            None if self.is_whole() => None,
             Some((object, failure)) if !is_only_put_off(failure.reason) => Some(FailedWrite {
                 object: object.clone(),
                 reason: failure.reason.as_str().to_owned(),
             }),
-            _ => unplanned.or(before),
+            _ => before,
         }
     }
 
@@ -219,7 +214,6 @@ fn says_of_object(reason: KnownReason) -> bool {
             | R::QuotaExceeded
             | R::TargetImmutable
             | R::TargetNamespaceMissing
-            | R::TargetNotOwned
             | R::WriteConflict
             | R::WriteForbidden
             | R::WriteInvalid
@@ -234,17 +228,6 @@ fn is_only_put_off(reason: KnownReason) -> bool {
         reason,
         R::InputTerminating | R::NotLeading | R::ReadOnly | R::ServerUnavailable | R::WriteConflict
     )
-}
-
-/// An object for which no step could be planned, if that is said of the object itself.
-pub(super) fn unplanned(object: &ObjectRef, failure: &Failure) -> Option<FailedWrite> {
-    let Reason::Known(reason) = failure.reason else {
-        return None;
-    };
-    says_of_object(reason).then(|| FailedWrite {
-        object: object.clone(),
-        reason: reason.as_str().to_owned(),
-    })
 }
 
 /// Whether a step takes a right away: it removes a role or a binding, or lets go of one that is being deleted.
@@ -440,19 +423,11 @@ mod tests {
             (Err(ReadOnly), before()),
             (Ok(()), None),
         ] {
-            let outcome = ending(result);
-            assert_eq!(outcome.failed_write(None, before()), told, "{result:?}");
+            assert_eq!(ending(result).failed_write(before()), told, "{result:?}");
         }
-        assert_eq!(Outcome::default().failed_write(None, before()), None);
+        assert_eq!(Outcome::default().failed_write(before()), None);
         let mut stopped = ending(Ok(()));
         stopped.stopped = Some(Failure::known(KnownReason::WriteBudgetExceeded, ""));
-        assert_eq!(stopped.failed_write(None, before()), before());
-        // So is it of an object that cannot be planned, unless a write before it failed.
-        let unplanned = || Some(failed(KnownReason::TargetNotOwned));
-        for outcome in [Outcome::default(), stopped, ending(Err(WriteConflict))] {
-            assert_eq!(outcome.failed_write(unplanned(), before()), unplanned());
-        }
-        let refused = ending(Err(WriteForbidden)).failed_write(unplanned(), before());
-        assert_eq!(refused, Some(failed(WriteForbidden)));
+        assert_eq!(stopped.failed_write(before()), before());
     }
 }

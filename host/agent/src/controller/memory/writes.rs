@@ -30,15 +30,9 @@ impl Memory {
         self.failed_writes.get(key).cloned()
     }
 
-    /// Records what became of the writes of a primary, and which object could not be planned; returns the write that
-    /// failed, if one did.
-    pub(crate) fn wrote_all(
-        &mut self,
-        key: &Key,
-        outcome: &Outcome,
-        unplanned: Option<FailedWrite>,
-    ) -> Option<FailedWrite> {
-        let failed = outcome.failed_write(unplanned, self.failed_writes.remove(key));
+    /// Records what became of the writes of a primary; returns the write that failed, if one did.
+    pub(crate) fn wrote_all(&mut self, key: &Key, outcome: &Outcome) -> Option<FailedWrite> {
+        let failed = outcome.failed_write(self.failed_writes.remove(key));
         if let Some(failed) = &failed {
             self.failed_writes.insert(key.clone(), failed.clone());
         }

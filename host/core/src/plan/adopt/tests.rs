@@ -63,7 +63,6 @@ fn planned(
         mut plan,
         waits,
         refused,
-        ..
     } = all(
         policy,
         &[claimed(there, owner)],
