@@ -266,24 +266,23 @@ fn dropped<'a>(wanted: &'a WantedKeys<'_>, had: &'a Keys) -> impl Iterator<Item 
         let path = Path::parse(path).ok();
         path.is_some_and(|path| wanted.granted.iter().any(|granted| granted.grants(&path)))
     };
-    // In order, so that the fields below another one follow it: there may be thousands, now and before. Mostly none of
-    // them is needed.
-    let new = LazyCell::new(|| -> BTreeSet<Vec<&str>> {
-        let paths = wanted.fields.values();
-        paths.filter_map(|(path, _)| path.keys()).collect()
+    // In order, so that the fields below another one follow it: there may be thousands, now and before. Each with
+    // whether it replaces what is below it: an empty map does not. Mostly none of them is needed.
+    let new = LazyCell::new(|| -> BTreeMap<Vec<&str>, bool> {
+        let fields = wanted.fields.values();
+        let field = |(path, value): &'a (Path, &Value)| Some((path.keys()?, !value.is_object()));
+        fields.filter_map(field).collect()
     });
-    let replaces = |part: &[&str]| {
-        let field = wanted.fields.get(&path::of(part));
-        field.is_some_and(|(_, value)| !value.is_object())
-    };
     let is_wanted = move |path: &String| {
         let old = path::keys(path);
         let old: Vec<&str> = old.iter().map(String::as_str).collect();
-        // A field that is part of a wanted one, or above one, is replaced with it. An empty map replaces nothing.
+        // A field that is part of a wanted one, or above one, is replaced with it.
         let mut above = (0..=old.len()).filter_map(|length| old.get(..length));
         let mut below = new.range(old.clone()..);
-        above.any(|part| new.contains(part) && replaces(part))
-            || below.next().is_some_and(|first| first.starts_with(&old))
+        above.any(|part| new.get(part) == Some(&true))
+            || below
+                .next()
+                .is_some_and(|(first, _)| first.starts_with(&old))
     };
     let left = had.fields.iter();
     left.filter(|path| !wanted.fields.contains_key(*path))
