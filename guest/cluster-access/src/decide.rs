@@ -116,7 +116,12 @@ impl World for ClusterAccess {
             }
             Decided::Denied => {
                 let registration = objects.binding("registration");
-                vec![works(), binding(), Need::object(REGISTERED, registration)]
+                vec![
+                    Need::failed_write(FAILED, primary),
+                    works(),
+                    binding(),
+                    Need::object(REGISTERED, registration),
+                ]
             }
             Decided::Leaving => vec![works(), binding()],
             Decided::Nothing | Decided::Impossible => Vec::new(),
@@ -160,10 +165,10 @@ impl World for ClusterAccess {
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let stays = decided == Decided::Denied && known.any_stays(&objects);
         let whole = !stays && (decided != Decided::Accepted || !known.binding_leaves());
-        match (incomplete(&cluster, &inputs), said(decided)) {
-            // Comes before the write that may fail again. Written only once: then the cluster is accepted as soon as
-            // all writes succeed.
-            (Some(why), _) => apply.insert(0, decision(primary, "False", &ERROR, &why)),
+        match (incomplete(&cluster, &inputs, &apply), said(decided)) {
+            // Right before the write that may fail again. Written only once: then the decision is told as soon as all
+            // writes succeed.
+            (Some((at, why)), _) => apply.insert(at, decision(primary, "False", &ERROR, &why)),
             (None, Some((status, reason, message))) if whole && !says(&cluster, status) => {
                 apply.push(decision(primary, status, &reason, message));
             }
@@ -257,21 +262,27 @@ fn says(cluster: &ManagedCluster, status: &str) -> bool {
     conditions.any(|one| one.status == status && one.reason != ERROR.name)
 }
 
-/// That a role or a binding of an accepted cluster could not be written, unless the cluster says it already.
-fn incomplete(cluster: &ManagedCluster, inputs: &[Input]) -> Option<String> {
+/// Which of the roles and bindings that the cluster is to have could not be written, and what says so, unless the
+/// cluster says it already.
+fn incomplete(
+    cluster: &ManagedCluster,
+    inputs: &[Input],
+    apply: &[Desired],
+) -> Option<(usize, String)> {
     let Value::FailedWrite(FailedWrite { object, reason }) = found(inputs, FAILED) else {
         return None;
     };
     if !object.api_version.starts_with(RBAC) {
         return None;
     }
+    let at = apply.iter().position(|one| one.object == *object)?;
     let place = object
         .namespace
         .iter()
         .map(|namespace| [namespace, "/"].concat());
     let name: String = place.chain([object.name.clone()]).collect();
     let message = format!("{} {name} could not be written: {reason}", object.kind);
-    (!tells_error(cluster, &message)).then_some(message)
+    (!tells_error(cluster, &message)).then_some((at, message))
 }
 
 /// Whether the cluster says already that it lacks something, in these words.

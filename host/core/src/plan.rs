@@ -20,7 +20,7 @@ pub mod remove;
 mod whole;
 pub mod write_limit;
 
-pub use outcome::{Outcome, StepOutcome, WriteFailure, WriteKind};
+pub use outcome::{Outcome, StepOutcome, Unplanned, WriteFailure, WriteKind};
 pub use whole::unlocated;
 
 use crate::failure::Failure;
@@ -103,17 +103,19 @@ pub enum TimeAdded {
 pub struct Feasible {
     /// The steps.
     pub plan: Plan,
-    /// Why some desires have no step, and which of the later ones are still planned:
+    /// Why some desires have no step, and which of the later ones are still planned; the earlier ones are:
     ///
     /// | reason | because | still planned |
     /// |---|---|---|
     /// | `TargetMissing` | fields are wanted of an object that does not exist | removals of roles and bindings that the policy makes |
-    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault, and roles or bindings are removed | these removals |
+    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault | removals of roles and bindings |
     /// | `Contended` | others keep changing fields of an object of theirs | fields of objects of others |
     /// | `TargetNotOwned`, `OwnedByAnother` | an object to be made belongs to another | removals of objects that the policy makes |
     /// | `OwnershipPending`, `StillNeeded`, `Contended` | an object that the guest removes has to stay for now | everything |
     /// | `TargetNotOwned`, `WriteNotGranted` | an object of others that the guest removes is not one that a rule selects | everything |
     pub waits: Option<Failure>,
+    /// What is said of the first object without which the rest waits.
+    pub unplanned: Unplanned,
     /// Why an object that the policy makes and its guest removes has to stay: it has another owner. No other step waits
     /// for it.
     pub refused: Option<Failure>,
@@ -142,6 +144,7 @@ pub fn plan(
     let mut feasible = Feasible {
         plan: Plan::new(wanting.key, None),
         waits: None,
+        unplanned: Unplanned::Nothing,
         refused: None,
     };
     let (mut rest, mut later) = (StillPlanned::All, None);
@@ -156,6 +159,9 @@ pub fn plan(
             Ok(steps) => feasible.plan.steps.extend(steps),
             Err(StepError::Fails(failure)) => return Err(failure),
             Err(StepError::Waits(failure, next)) => {
+                if feasible.waits.is_none() {
+                    feasible.unplanned = Unplanned::of(one.object(primary), &failure);
+                }
                 feasible.waits.get_or_insert(failure);
                 rest = next;
             }

@@ -274,7 +274,10 @@ fn secrets() {
             }
         });
         let planned = plan::plan(&wanting, &[desired], &contentions);
-        readable(shown(planned.map(|feasible| feasible.plan)))
+        readable(shown(planned.and_then(|feasible| {
+            let plan = feasible.plan;
+            feasible.waits.map_or(Ok(plan), Err)
+        })))
     });
 }
 

@@ -14,7 +14,9 @@ use transom_core::inputs::seen::{Fingerprints, Observed, WakeDecision};
 use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
 use transom_core::plan::desired::Fields;
-use transom_core::plan::{Outcome, Plan, Step, StepOutcome, TimeAdded, WriteKind, write_limit};
+use transom_core::plan::{
+    Outcome, Plan, Step, StepOutcome, TimeAdded, Unplanned, WriteKind, write_limit,
+};
 use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
 use transom_core::report::Success;
@@ -44,6 +46,7 @@ impl Controller {
             fields,
             time_added,
             kept,
+            unplanned,
             ends,
             mut touched,
         } = planned;
@@ -64,7 +67,13 @@ impl Controller {
         if let Err(failure) = timed.await {
             return Err(touched.end(failure));
         }
-        let failed = self.memory.lock().wrote_all(&admitted.work.key, &outcome);
+        let key = &admitted.work.key;
+        // What a guest is told changes its answer; a trial compares the answers before that.
+        let unplanned = match self.trial {
+            None => unplanned,
+            Some(_) => Unplanned::Nothing,
+        };
+        let failed = self.memory.lock().wrote_all(key, &outcome, unplanned);
         let told = touched.shown_failure.take();
         touched.reconcile.told_otherwise = told.is_some_and(|told| told != failed);
         let kept = kept.filter(|_| outcome.is_whole());

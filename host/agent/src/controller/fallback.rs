@@ -10,7 +10,7 @@ use transom_core::failure::Failure;
 use transom_core::failure::failing::{self, Reaction};
 use transom_core::plan::desired::{Desired, Fields, Open};
 use transom_core::plan::prune::{Pruned, Undesired};
-use transom_core::plan::{self, Plan, TimeAdded};
+use transom_core::plan::{self, Plan, TimeAdded, Unplanned};
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
 
@@ -99,6 +99,7 @@ impl Controller {
             plan,
             fields,
             time_added: TimeAdded::SetByCluster,
+            unplanned: Unplanned::Nothing,
             ends: false,
             touched,
         })

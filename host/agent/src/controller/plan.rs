@@ -12,7 +12,9 @@ use transom_core::failure::Failure;
 use transom_core::object::Object;
 use transom_core::plan::desired::{self, Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
-use transom_core::plan::{self, Feasible, Plan, PlanInput, Step, TimeAdded, finalizer, remove};
+use transom_core::plan::{
+    self, Feasible, Plan, PlanInput, Step, TimeAdded, Unplanned, finalizer, remove,
+};
 use transom_core::reference::ObjectRef;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
@@ -30,6 +32,8 @@ pub(super) struct Planned {
     pub(super) time_added: TimeAdded,
     /// Why something that is no longer desired stays, or what the guest waits for.
     pub(super) kept: Option<Failure>,
+    /// What its guest is told of an object without a step.
+    pub(super) unplanned: Unplanned,
     /// Whether the answer ends something that cannot be undone: it removes objects of others, or releases the primary.
     pub(super) ends: bool,
     /// What was read.
@@ -49,6 +53,8 @@ struct Desires {
     release: Option<Step>,
     /// What the guest waits for.
     waits: Option<Failure>,
+    /// What its guest is told of an object without a step.
+    unplanned: Unplanned,
     /// Why something that it removes by name stays. That holds up nothing.
     refused: Option<Failure>,
     /// Whether the plan lacks steps that must wait. Such a plan prunes nothing.
@@ -64,6 +70,7 @@ impl Desires {
             made: BTreeSet::new(),
             release: None,
             waits: None,
+            unplanned: Unplanned::Nothing,
             refused: None,
             partial: false,
         }
@@ -107,9 +114,7 @@ impl Controller {
         if let Some(kept) = &kept {
             touched.plan_waits_for(&kept.objects);
         }
-        let Desires {
-            mut plan, fields, ..
-        } = desires;
+        let (mut plan, fields, unplanned) = (desires.plan, desires.fields, desires.unplanned);
         let ends = remove::ends_others(&plan.steps, &key.primary) || release.is_some();
         let last = plan.steps.len();
         plan.prune(removal);
@@ -125,6 +130,7 @@ impl Controller {
             fields,
             time_added,
             kept,
+            unplanned,
             ends,
             touched,
         })
@@ -231,6 +237,7 @@ impl Controller {
         let Feasible {
             plan,
             waits,
+            unplanned,
             refused,
         } = planned?;
         let partial = waits.is_some();
@@ -250,6 +257,7 @@ impl Controller {
         let mut desires = Desires {
             plan,
             waits,
+            unplanned,
             refused,
             release: finalizer::release(wanting.policy, wanting.primary),
             partial,

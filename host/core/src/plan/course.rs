@@ -65,14 +65,17 @@ pub(super) fn step(
     (one, all): (&Desired<'_>, &[Desired<'_>]),
     contentions: &Contentions,
 ) -> Result<Vec<Step>, StepError> {
-    let removes = |rest: StillPlanned| all.iter().any(|one| rest.has(wanting, one));
+    let takes_rights = all.iter().any(|one| takes_rights(wanting, one));
     match one {
-        Desired::Whole(one) => whole::plan(wanting, one, contentions).map_err(|failure| {
-            match remove::is_kept_from_us(&failure) && removes(StillPlanned::Removals) {
+        // Like a write that fails: what stands before the object is written all the same.
+        Desired::Whole(one) => {
+            whole::plan(wanting, one, contentions).map_err(|failure| match remove::is_kept_from_us(
+                &failure,
+            ) {
                 true => StepError::Waits(failure, StillPlanned::Removals),
-                false => hindered(failure, removes(StillPlanned::Rights)),
-            }
-        }),
+                false => hindered(failure, true),
+            })
+        }
         Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
             Ok(PlannedFields::Step(step)) => Ok(step.into_iter().collect()),
             Ok(PlannedFields::Absent) => {
@@ -88,7 +91,7 @@ pub(super) fn step(
             {
                 Err(StepError::Waits(failure, StillPlanned::FieldsOfOthers))
             }
-            Err(failure) => Err(hindered(failure, removes(StillPlanned::Rights))),
+            Err(failure) => Err(hindered(failure, takes_rights)),
         },
         Desired::Gone(object) => {
             gone(wanting, object, contentions).map(|step| step.into_iter().collect())
@@ -117,9 +120,9 @@ fn gone(
     })
 }
 
-/// How a desire without a step affects the later ones: if only its object is at fault, removals of rights are still
-/// planned.
-fn hindered(failure: Failure, takes_rights: bool) -> StepError {
+/// How a desire without a step affects the others: if only its object is at fault, and `goes_on`, the earlier ones and
+/// removals of rights are still planned.
+fn hindered(failure: Failure, goes_on: bool) -> StepError {
     use KnownReason::{
         AdmissionChanged, Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable,
     };
@@ -134,7 +137,7 @@ fn hindered(failure: Failure, takes_rights: bool) -> StepError {
     let is_of_object = of_object
         .iter()
         .any(|reason| failure.reason == (*reason).into());
-    match is_of_object && takes_rights {
+    match is_of_object && goes_on {
         true => StepError::Waits(failure, StillPlanned::Rights),
         false => StepError::Fails(failure),
     }

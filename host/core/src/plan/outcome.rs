@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
-use transom_api::KnownReason;
+use transom_api::{KnownReason, Reason};
 
 /// The result of every step of a plan, in order; steps after a failed one are tried as far as it permits.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,6 +125,18 @@ pub struct WriteFailure {
     pub message: String,
 }
 
+/// What a plan says of the first object without a step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Unplanned {
+    /// Everything has its steps.
+    #[default]
+    Nothing,
+    /// That passes by itself, or is not said of the object.
+    PutOff,
+    /// The object cannot be written: its guest is told as of a write that failed.
+    Failed(FailedWrite),
+}
+
 impl Outcome {
     /// The first write that failed.
     pub fn failure(&self) -> Option<(&ObjectRef, &WriteFailure)> {
@@ -181,17 +193,35 @@ impl Outcome {
         self.steps.iter().all(of_one_object)
     }
 
-    /// The failed write that a guest gets as an input; `before` is the earlier one. It stays after what passes by
-    /// itself and after a step that was not tried: these say nothing about the object.
-    pub fn failed_write(&self, before: Option<FailedWrite>) -> Option<FailedWrite> {
-        match self.failure() {
-            None if self.is_whole() => None,
-            Some((object, failure)) if !is_only_put_off(failure.reason) => Some(FailedWrite {
-                object: object.clone(),
-                reason: failure.reason.as_str().to_owned(),
+    /// The failed write that a guest gets as an input; `before` is the earlier one. That stays after what passes by
+    /// itself and after a step that was not planned or not tried: these say nothing about the object. An object that
+    /// cannot be written counts before one that cannot be removed.
+    pub fn failed_write(
+        &self,
+        unplanned: Unplanned,
+        before: Option<FailedWrite>,
+    ) -> Option<FailedWrite> {
+        let mut steps = self.steps.iter();
+        let failed = steps.find_map(|step| Some((step, step.result.as_ref().err()?.reason)));
+        let failed = failed.filter(|(_, reason)| !is_only_put_off(*reason));
+        match (failed, unplanned) {
+            (Some((step, _)), Unplanned::Failed(told)) if step.kind == WriteKind::Delete => {
+                Some(told)
+            }
+            (Some((step, reason)), _) => Some(FailedWrite {
+                object: step.target.clone(),
+                reason: reason.as_str().to_owned(),
             }),
-            _ => before,
+            (None, Unplanned::Failed(told)) => Some(told),
+            (None, Unplanned::Nothing) if self.is_whole() => None,
+            (None, _) => before.filter(|before| !self.has_written(&before.object)),
         }
+    }
+
+    /// Whether an object was written, all of it.
+    fn has_written(&self, object: &ObjectRef) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| step.target == *object && step.result.is_ok())
     }
 
     /// Whether every step was tried and succeeded.
@@ -214,6 +244,7 @@ fn says_of_object(reason: KnownReason) -> bool {
             | R::QuotaExceeded
             | R::TargetImmutable
             | R::TargetNamespaceMissing
+            | R::TargetNotOwned
             | R::WriteConflict
             | R::WriteForbidden
             | R::WriteInvalid
@@ -230,6 +261,21 @@ fn is_only_put_off(reason: KnownReason) -> bool {
     )
 }
 
+impl Unplanned {
+    /// An object for which no step could be planned.
+    pub(super) fn of(object: &ObjectRef, failure: &Failure) -> Self {
+        match failure.reason {
+            Reason::Known(reason) if says_of_object(reason) && !is_only_put_off(reason) => {
+                Self::Failed(FailedWrite {
+                    object: object.clone(),
+                    reason: reason.as_str().to_owned(),
+                })
+            }
+            _ => Self::PutOff,
+        }
+    }
+}
+
 /// Whether a step takes a right away: it removes a role or a binding, or lets go of one that is being deleted.
 fn takes_right(primary: &ObjectRef, step: &Step) -> bool {
     let target = step.target();
@@ -243,8 +289,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn failed(reason: KnownReason) -> FailedWrite {
+        of("c1", reason)
+    }
+
+    fn of(name: &str, reason: KnownReason) -> FailedWrite {
         FailedWrite {
-            object: target(),
+            object: ObjectRef::local("v1", "Namespace", None, name),
             reason: reason.as_str().to_owned(),
         }
     }
@@ -423,11 +473,60 @@ mod tests {
             (Err(ReadOnly), before()),
             (Ok(()), None),
         ] {
-            assert_eq!(ending(result).failed_write(before()), told, "{result:?}");
+            let outcome = ending(result);
+            let failed = outcome.failed_write(Unplanned::Nothing, before());
+            assert_eq!(failed, told, "{result:?}");
         }
-        assert_eq!(Outcome::default().failed_write(before()), None);
+        let nothing = Outcome::default();
+        assert_eq!(nothing.failed_write(Unplanned::Nothing, before()), None);
         let mut stopped = ending(Ok(()));
         stopped.stopped = Some(Failure::known(KnownReason::WriteBudgetExceeded, ""));
-        assert_eq!(stopped.failed_write(before()), before());
+        let other = || Some(of("other", KnownReason::QuotaExceeded));
+        assert_eq!(stopped.failed_write(Unplanned::Nothing, other()), other());
+    }
+
+    #[test]
+    fn a_guest_is_told_of_an_object_without_a_step_like_a_write_that_failed() {
+        use KnownReason::{
+            Contended, OwnedByAnother, QuotaExceeded, TargetMissing, TargetNotOwned, WriteConflict,
+            WriteForbidden,
+        };
+        let unplanned = |reason| {
+            let object = ObjectRef::local("v1", "Namespace", None, "unplanned");
+            Unplanned::of(&object, &Failure::known(reason, ""))
+        };
+        let told = || Some(of("unplanned", TargetNotOwned));
+        let (before, was) = (
+            || Some(of("other", QuotaExceeded)),
+            Some(failed(QuotaExceeded)),
+        );
+        let wrote = || ending(Ok(()));
+        let refused = ending(Err(WriteForbidden));
+        let mut stays = refused.clone();
+        stays
+            .steps
+            .iter_mut()
+            .for_each(|step| step.kind = WriteKind::Delete);
+        for (outcome, reason, before, expected) in [
+            (Outcome::default(), TargetNotOwned, before(), told()),
+            (wrote(), TargetNotOwned, before(), told()),
+            (ending(Err(WriteConflict)), TargetNotOwned, before(), told()),
+            // The first write that failed comes first, but not what stays.
+            (
+                refused.clone(),
+                TargetNotOwned,
+                before(),
+                Some(failed(WriteForbidden)),
+            ),
+            (stays.clone(), TargetNotOwned, before(), told()),
+            (stays, Contended, before(), Some(failed(WriteForbidden))),
+            // What passes by itself says nothing of another object, but a write of that does.
+            (Outcome::default(), OwnedByAnother, before(), before()),
+            (wrote(), Contended, before(), before()),
+            (wrote(), TargetMissing, was.clone(), None),
+        ] {
+            let failed = outcome.failed_write(unplanned(reason), before);
+            assert_eq!(failed, expected, "{outcome:?} {reason:?}");
+        }
     }
 }

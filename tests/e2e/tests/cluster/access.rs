@@ -457,6 +457,46 @@ fn a14_a_binding_that_cannot_be_written_is_told_once_and_the_cluster_accepted_wh
     })
 }
 
+/// Row of `cluster-access`: A14.
+#[test]
+fn a14_a_binding_of_somebody_else_is_told_like_one_that_cannot_be_written() -> Result<()> {
+    on_stage(async |stage| {
+        let one = format!("{CLUSTERS}one");
+        let (file, bound) = (program::policy("cluster-access"), format!("{PREFIX}{one}"));
+        let words = ["--policies", &file.to_string_lossy()];
+        stage.cluster.install_crds(&[WORKS]).await?;
+        stage.grant_exactly(&words).await?;
+        undecided(stage, &one).await?;
+        let role =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+        let theirs = json!({"apiVersion": RBAC, "kind": CLUSTER_BINDING.1, "metadata": {"name": bound}, "roleRef": role});
+        stage.objects().create(theirs).await?;
+        let agent = stage.start_agent(&words)?;
+        let message = format!("ClusterRoleBinding {bound} could not be written: TargetNotOwned");
+        let told = json!({"type": "HubAcceptedManagedCluster", "status": "False",
+            "reason": "Error", "message": message});
+        accept(stage, &one, true).await?;
+        wait_for_condition(stage, MANAGED, &one, &told).await?;
+        // What stands before it is there, and nothing after it.
+        ensure!(stage.get(ROLE, None, &bound).await?.is_some());
+        let registration = format!("{bound}:registration");
+        let after = stage.get(BINDING, Some(&one), &registration).await?;
+        ensure!(after.is_none(), "{after:?}");
+        // A denied cluster does not say that it is accepted either; its role is reduced.
+        accept(stage, &one, false).await?;
+        let is_reduced = |role: &Value| role["rules"].as_array().is_some_and(|it| it.len() == 1);
+        let place = (None, bound.as_str());
+        stage.objects().wait_for(ROLE, place, is_reduced).await?;
+        wait_for_condition(stage, MANAGED, &one, &told).await?;
+        stage.delete(CLUSTER_BINDING, None, &bound).await?;
+        accept(stage, &one, true).await?;
+        wait_for_condition(stage, MANAGED, &one, &decided(true)).await?;
+        agent.wait_for(&format!("ManagedCluster {one}"), "Applied InSync")?;
+        agent.stop()?;
+        stage.remove_crd(WORKS).await
+    })
+}
+
 /// The cluster is accepted, and another client writes it while the agent's request to this place is held back.
 async fn overtakes(stage: &Stage, agent: &Agent, proxy: &Proxy, place: &'static str) -> Result<()> {
     proxy.hold(Some(place));

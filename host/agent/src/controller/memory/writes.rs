@@ -7,7 +7,7 @@ use transom_core::contract::decide::FailedWrite;
 use transom_core::digest::Digest;
 use transom_core::inputs::seen::{Fingerprints, Observed};
 use transom_core::object::Object;
-use transom_core::plan::{Outcome, Step, StepOutcome};
+use transom_core::plan::{Outcome, Step, StepOutcome, Unplanned};
 use transom_core::reference::ObjectRef;
 use transom_core::work::Key;
 
@@ -30,9 +30,15 @@ impl Memory {
         self.failed_writes.get(key).cloned()
     }
 
-    /// Records what became of the writes of a primary; returns the write that failed, if one did.
-    pub(crate) fn wrote_all(&mut self, key: &Key, outcome: &Outcome) -> Option<FailedWrite> {
-        let failed = outcome.failed_write(self.failed_writes.remove(key));
+    /// Records what became of the writes of a primary, and of what has no step; returns the write that
+    /// failed, if one did.
+    pub(crate) fn wrote_all(
+        &mut self,
+        key: &Key,
+        outcome: &Outcome,
+        unplanned: Unplanned,
+    ) -> Option<FailedWrite> {
+        let failed = outcome.failed_write(unplanned, self.failed_writes.remove(key));
         if let Some(failed) = &failed {
             self.failed_writes.insert(key.clone(), failed.clone());
         }

@@ -63,6 +63,7 @@ fn planned(
         mut plan,
         waits,
         refused,
+        ..
     } = all(
         policy,
         &[claimed(there, owner)],

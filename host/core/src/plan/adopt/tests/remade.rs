@@ -73,7 +73,10 @@ fn steps(manifest: &Value, there: &Object, contentions: &Contentions) -> Result<
     asked(&policy(manifest), &[claimed(there, alone())], |wanting| {
         let plan = plan::plan(wanting, &desired, contentions);
         let plan = plan.map_err(|failure| failure.reason.to_string())?;
-        Ok(plan.plan.steps)
+        match plan.waits {
+            Some(failure) => Err(failure.reason.to_string()),
+            None => Ok(plan.plan.steps),
+        }
     })
 }
 

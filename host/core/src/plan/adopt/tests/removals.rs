@@ -1,6 +1,8 @@
 //! What a guest removes by name, and what else holds it up or not.
 
 use super::*;
+use crate::contract::decide::FailedWrite;
+use crate::plan::Unplanned;
 use crate::plan::contention::Contention;
 use crate::plan::kept::Kept;
 
@@ -160,7 +162,14 @@ fn a_removal_goes_on_when_an_object_is_not_taken_over_from_another_primary_now()
         let planned = plan(&[gone(&former), gone(&there)]).unwrap();
         let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
         assert_eq!(targets, [&there.reference]);
-        assert_eq!(plan(&[wanted(&former)]).unwrap_err(), "m");
+        let planned = plan(&[wanted(&former)]).unwrap();
+        assert_eq!(
+            (
+                planned.plan.steps.len(),
+                planned.waits.unwrap().message.as_str()
+            ),
+            (0, "m")
+        );
     }
 }
 
@@ -183,11 +192,19 @@ fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
     assert_eq!(why.reason, KnownReason::TargetNotOwned.into());
     let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
     assert_eq!(targets, [&there.reference]);
-    // Nothing else comes after it, and without a removal nothing is planned at all.
+    // Nothing else comes after it, and what stands before it is planned.
     let planned = plan(&[wanted(&foreign), wanted(&there), gone(&foreign)]).unwrap();
     assert_eq!(planned.plan.steps, []);
     assert!(planned.waits.is_some() && planned.refused.is_some());
-    assert!(plan(&[wanted(&there), wanted(&foreign)]).is_err());
+    let planned = plan(&[wanted(&there), wanted(&foreign)]).unwrap();
+    let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
+    assert_eq!(targets, [&there.reference]);
+    // The guest is told of it as of a write that the API server refuses.
+    let told = FailedWrite {
+        object: foreign.reference.clone(),
+        reason: "TargetNotOwned".to_owned(),
+    };
+    assert_eq!(planned.unplanned, Unplanned::Failed(told));
 }
 
 #[test]
@@ -221,8 +238,10 @@ fn a_right_is_taken_away_whatever_holds_up_another_object() {
     assert_eq!(why.reason, KnownReason::InputTerminating.into());
     let targets: Vec<_> = planned.plan.steps.iter().map(Step::target).collect();
     assert_eq!(targets, [&there.reference]);
-    // Without such a removal it fails as before.
-    assert!(plan(&[wanted(&held), gone(&data)]).is_err());
+    let planned = plan(&[wanted(&held), gone(&data)]).unwrap();
+    assert_eq!(planned.plan.steps, []);
+    // It passes, so that the guest is not told.
+    assert!(planned.waits.is_some() && planned.unplanned == Unplanned::PutOff);
 }
 
 #[test]
@@ -248,7 +267,9 @@ fn what_all_share_is_right_before_the_one_that_is_to_keep_it_has_taken_it() {
             &[wanted(&there)],
             &Contentions::default(),
         );
-        planned.map(|planned| planned.plan.steps.len()).ok()
+        let planned = planned.unwrap();
+        let right = planned.waits.is_none();
+        right.then_some(planned.plan.steps.len())
     };
     let planned = |metadata: Value, rules: Value| {
         planned_at(

@@ -77,7 +77,10 @@ fn the_one_whose_turn_it_is_writes_and_all_others_find_it_right_or_wait() {
         });
         assert_eq!(!lacking.is_empty(), lacks, "{given}");
         let plan = all(&policy, &targets, &desired, &contentions);
-        let plan = plan.map(|planned| planned.plan.steps.first().map(Step::kind));
+        let plan = plan.and_then(|planned| match planned.waits {
+            Some(failure) => Err(failure.message),
+            None => Ok(planned.plan.steps.first().map(Step::kind)),
+        });
         assert_eq!(
             plan.as_ref().map_err(String::as_str),
             planned.as_ref().map_err(|why| *why),
