@@ -23,6 +23,7 @@ mod status;
 mod store;
 mod tree;
 mod watch;
+mod words;
 
 pub use crate::ReadFailure;
 pub use error::OpenError;

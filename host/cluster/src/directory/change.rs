@@ -4,6 +4,7 @@ use super::manifest::{FileFault, FoundObject};
 use super::patch::Patch;
 use super::slot::MadeObject;
 use super::tree::FileStamp;
+use super::words::Words;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
@@ -54,8 +55,8 @@ pub(super) enum Edit {
     Same(Option<FileStamp>),
     /// It has this content now.
     Put(Print, FileContent),
-    /// It cannot be used; its last content stays.
-    Refuse(Option<Print>, FileFault),
+    /// It cannot be used; its last content stays. With the words of what was read.
+    Refuse(Option<Print>, FileFault, Words),
 }
 
 impl Edit {

@@ -1,6 +1,7 @@
 //! A directory as a cluster of the agent.
 
 use super::names::object_file;
+use super::slot::Effective;
 use super::status;
 use super::tree::{FilePlace, Layer};
 use super::{Directory, apply, load};
@@ -127,7 +128,7 @@ impl Cluster for Directory {
     }
 
     fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
-        async move { self.shared.read_kept(reference) }.boxed()
+        async move { self.unless_hidden(reference, self.shared.read_kept(reference)) }.boxed()
     }
 
     fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
@@ -135,13 +136,14 @@ impl Cluster for Directory {
             let known = self.shared.store().print(file);
             known.is_some_and(|print| print.stamp.is_none())
         };
-        async move { self.read_again(reference, unconfirmed) }.boxed()
+        async move { self.unless_hidden(reference, self.read_again(reference, unconfirmed)) }
+            .boxed()
     }
 
     /// An object that is in no file that can be read may be in one that cannot.
     fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         async move {
-            let read = self.read_again(reference, |_| true)?;
+            let read = self.unless_hidden(reference, self.read_again(reference, |_| true))?;
             if read.is_none() {
                 self.all_read(&reference.kind)?;
             }
@@ -151,7 +153,7 @@ impl Cluster for Directory {
     }
 
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
-        async move { self.shared.read_one(reference) }.boxed()
+        async move { self.unless_hidden(reference, self.shared.read_one(reference)) }.boxed()
     }
 
     fn read_record<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
@@ -268,15 +270,36 @@ impl Cluster for Directory {
     }
 }
 
+/// A file hides what is asked for.
+fn hidden(message: String) -> ReadFailure {
+    let reason = KnownReason::ReadFailed;
+    ReadFailure { reason, message }
+}
+
 impl Directory {
     /// Checks that every file can be read.
     fn all_read(&self, kind: &str) -> Result<(), ReadFailure> {
         let store = self.shared.store();
         store.unread().map_or(Ok(()), |place| {
-            let message = format!("`{place}` cannot be read, and may hold a {kind}");
-            let reason = KnownReason::ReadFailed;
-            Err(ReadFailure { reason, message })
+            Err(hidden(format!(
+                "`{place}` cannot be read, and may hold a {kind}"
+            )))
         })
+    }
+
+    /// What was read of an object, unless no user's file has it and one that could never be parsed names it: then it
+    /// does not count as absent, nor as the one that the agent made.
+    fn unless_hidden(&self, reference: &ObjectRef, read: ReadResult) -> ReadResult {
+        let store = self.shared.store();
+        let Some(place) = store.hidden_in(reference) else {
+            return read;
+        };
+        match store.effective(reference) {
+            Effective::Absent | Effective::Made(_) => Err(hidden(format!(
+                "failed to read {reference}: `{place}` cannot be parsed, and may hold it"
+            ))),
+            Effective::Users(..) | Effective::Duplicate(_) => read,
+        }
     }
 
     /// Reads some of the agent's files that may hold an object or fields of it again, and then the object. A directory

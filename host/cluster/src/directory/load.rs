@@ -8,6 +8,7 @@ use super::names::object_file;
 use super::patch::Patch;
 use super::slot::MadeObject;
 use super::tree::{FilePlace, FileStamp, Layer, WalkStep, gone};
+use super::words::Words;
 use crate::parallel::in_batches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -188,10 +189,7 @@ pub(super) fn take_bytes(shared: &SharedDirectory, place: FilePlace, bytes: &[u8
         bytes: 0,
         stamp: None,
     };
-    let edit = match content(shared, &place, bytes) {
-        Ok(content) => Edit::Put(print, content),
-        Err(fault) => Edit::Refuse(Some(print), fault),
-    };
+    let edit = edit(shared, &place, print, bytes);
     take_over(shared, [(place, edit)]);
 }
 
@@ -214,9 +212,10 @@ fn read(shared: &SharedDirectory, place: &FilePlace) -> Edit {
             return Edit::Refuse(
                 None,
                 FileFault::invalid(format!("the file has more than {limit} bytes")),
+                Words::default(),
             );
         }
-        Err(error) => return Edit::Refuse(None, FileFault::unread(&error)),
+        Err(error) => return Edit::Refuse(None, FileFault::unread(&error), Words::default()),
     };
     let print = Print {
         bytes: shared.key.hash_one(bytes.as_slice()),
@@ -231,9 +230,14 @@ fn read(shared: &SharedDirectory, place: &FilePlace) -> Edit {
     }
     // Only one large file is parsed at a time, to bound the memory that this takes.
     let _alone = (bytes.len() > LARGE).then(|| shared.large());
-    match content(shared, place, &bytes) {
+    edit(shared, place, print, &bytes)
+}
+
+/// The edit that these bytes are.
+fn edit(shared: &SharedDirectory, place: &FilePlace, print: Print, bytes: &[u8]) -> Edit {
+    match content(shared, place, bytes) {
         Ok(content) => Edit::Put(print, content),
-        Err(fault) => Edit::Refuse(Some(print), fault),
+        Err(fault) => Edit::Refuse(Some(print), fault, Words::of(bytes, &shared.key)),
     }
 }
 

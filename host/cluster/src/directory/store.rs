@@ -9,6 +9,7 @@ mod unreadable;
 use super::change::{DirectoryNews, Edit, FileContent, Print};
 use super::slot::{Effective, Slot, SlotState, UserObject};
 use super::tree::{FilePlace, Layer};
+use super::words::Words;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 use std::path::Path;
@@ -37,6 +38,8 @@ pub(super) struct DirectoryStore {
     files: BTreeMap<FilePlace, File>,
     slots: BTreeMap<Arc<ObjectRef>, Box<Slot>>,
     problems: BTreeMap<FilePlace, Unreadable>,
+    /// The words of files of which no content is known, because they could not be parsed.
+    hidden: BTreeMap<FilePlace, Words>,
     duplicates: BTreeMap<Arc<str>, BTreeSet<Arc<ObjectRef>>>,
     /// Objects that are gone, but still have a field patch.
     orphans: BTreeSet<Arc<ObjectRef>>,
@@ -61,6 +64,7 @@ impl DirectoryStore {
             files: BTreeMap::new(),
             slots: BTreeMap::new(),
             problems: BTreeMap::new(),
+            hidden: BTreeMap::new(),
             duplicates: BTreeMap::new(),
             orphans: BTreeSet::new(),
             rebased: BTreeSet::new(),
@@ -143,7 +147,10 @@ impl DirectoryStore {
                         print.stamp = stamp;
                     }
                 }
-                Edit::Refuse(print, fault) => news.extend(self.refuse(&place, print, fault)),
+                Edit::Refuse(print, fault, words) => {
+                    self.name_hidden(&place, words);
+                    news.extend(self.refuse(&place, print, fault));
+                }
                 Edit::Remove => {
                     touched.extend(self.take_out(&place, &mut taken));
                     news.extend(self.mended(&place));
@@ -380,7 +387,11 @@ mod tests {
             Act::Remove(layer, name) => (place(*layer, *name), Edit::Remove),
             Act::Break(file) => (
                 place(Layer::User, *file),
-                Edit::Refuse(Some(print), FileFault::invalid(String::new())),
+                Edit::Refuse(
+                    Some(print),
+                    FileFault::invalid(String::new()),
+                    Words::default(),
+                ),
             ),
             Act::Objects(file, objects) => {
                 let documents: Vec<String> = objects

@@ -1,7 +1,7 @@
 //! Mistakes of a person in the folder or on the command line: nothing is lost, and the agent reports each mistake.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
 use std::process::Command;
 use transom_e2e::agent::DEADLINE;
@@ -53,6 +53,51 @@ fn an_object_unreadable_at_startup_does_not_count_as_deleted() -> Result<()> {
     stage.wait_for_text(&stage.hosted_status(0), "ReadFailed")?;
     fs::remove_file(stage.hosted(0))?;
     stage.wait_for_end(&stage.secret(0))?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn an_object_that_a_broken_file_names_does_not_count_as_absent() -> Result<()> {
+    let stage = Stage::new(0, 0)?;
+    stage.put_policy(
+        "cluster-acceptance",
+        &[("rules: []", "rules: [{names: ['edge-*']}]")],
+    )?;
+    for name in ["edge-1", "edge-2"] {
+        let cluster = json!({"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster",
+            "metadata": {"name": name}, "spec": {"hubAcceptsClient": false}});
+        put(
+            &stage.fleet.join(format!("{name}.yaml")),
+            cluster.to_string().as_bytes(),
+        )?;
+    }
+    // Whoever has this role was accepted before, and then denied.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "open-cluster-management:managedcluster:edge-1"}, "rules": []});
+    let (file, whole) = (stage.fleet.join("role.yaml"), role.to_string());
+    put(
+        &file,
+        [whole.as_bytes(), GARBAGE.as_bytes()].concat().as_slice(),
+    )?;
+    let accepted = |name: &str| stage.patch(name).exists();
+    let (output, told) = (
+        stage.once()?,
+        "`role.yaml` cannot be parsed, and may hold it",
+    );
+    ensure!(stderr(&output).contains(told), "{}", stderr(&output));
+    ensure!(
+        !accepted("edge-1") && accepted("edge-2"),
+        "{}",
+        stderr(&output)
+    );
+    let agent = stage.watch()?;
+    put(&file, whole.as_bytes())?;
+    let policy = || stage.policy_field("cluster-acceptance", "/counts/applied");
+    wait::until("both are decided", DEADLINE, || {
+        (policy()? == 2).then_some(())
+    })?;
+    ensure!(!accepted("edge-1"));
     agent.stop()?;
     Ok(())
 }

@@ -4,8 +4,10 @@ use super::{DirectoryStore, File};
 use crate::directory::change::{DirectoryNews, Print, duplicate};
 use crate::directory::manifest::FileFault;
 use crate::directory::tree::FilePlace;
+use crate::directory::words::Words;
 use std::sync::Arc;
 use transom_core::observation::{Unreadable, Unwatched};
+use transom_core::reference::ObjectRef;
 
 impl DirectoryStore {
     /// Everything that cannot be read.
@@ -21,6 +23,26 @@ impl DirectoryStore {
     pub(in crate::directory) fn unread(&self) -> Option<&str> {
         let first = self.problems.values().next();
         first.map(|problem| problem.place.as_str())
+    }
+
+    /// A file that cannot be parsed and may hold this object: whether it is there is not known. A file whose last
+    /// content is known counts as that.
+    pub(in crate::directory) fn hidden_in(&self, object: &ObjectRef) -> Option<&FilePlace> {
+        let mut hidden = self.hidden.iter();
+        let found = hidden.find(|(_, words)| words.name(object, &self.key));
+        found.map(|(place, _)| place)
+    }
+
+    /// Keeps the words of a file that cannot be parsed, unless its last content is known.
+    pub(in crate::directory) fn name_hidden(&mut self, place: &FilePlace, words: Words) {
+        let file = self.files.get(place);
+        if file.is_some_and(|file| !file.objects.is_empty()) {
+            return;
+        }
+        match words.is_empty() {
+            true => drop(self.hidden.remove(place)),
+            false => drop(self.hidden.insert(place.clone(), words)),
+        }
     }
 
     /// Records why a file cannot be used; its last content stays.
@@ -92,6 +114,7 @@ impl DirectoryStore {
 
     /// Removes the fault of a place; returns the news.
     pub(in crate::directory) fn mended(&mut self, place: &FilePlace) -> Option<DirectoryNews> {
+        self.hidden.remove(place);
         let problem = self.problems.remove(place)?;
         Some(match problem.unwatched {
             Unwatched::Part => DirectoryNews::FileReadable(problem.place),
