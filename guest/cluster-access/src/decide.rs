@@ -116,12 +116,9 @@ impl World for ClusterAccess {
             }
             Decided::Denied => {
                 let registration = objects.binding("registration");
-                vec![
-                    Need::failed_write(FAILED, primary),
-                    works(),
-                    binding(),
-                    Need::object(REGISTERED, registration),
-                ]
+                // Not which write failed: what would tell it stands before the role that takes rights away, and the
+                // agent that is denied may write the status.
+                vec![works(), binding(), Need::object(REGISTERED, registration)]
             }
             Decided::Leaving => vec![works(), binding()],
             Decided::Nothing | Decided::Impossible => Vec::new(),
@@ -165,7 +162,10 @@ impl World for ClusterAccess {
         let mut apply: Vec<_> = first.into_iter().chain(made).collect();
         let stays = decided == Decided::Denied && known.any_stays(&objects);
         let whole = !stays && (decided != Decided::Accepted || !known.binding_leaves());
-        match (incomplete(&cluster, &inputs, &apply), said(decided)) {
+        match (
+            incomplete((&cluster, &objects), &inputs, &apply),
+            said(decided),
+        ) {
             // Right before the write that may fail again. Written only once: then the decision is told as soon as all
             // writes succeed.
             (Some((at, why)), _) => apply.insert(at, decision(primary, "False", &ERROR, &why)),
@@ -262,10 +262,10 @@ fn says(cluster: &ManagedCluster, status: &str) -> bool {
     conditions.any(|one| one.status == status && one.reason != ERROR.name)
 }
 
-/// Which of the roles and bindings that the cluster is to have could not be written, and what says so, unless the
-/// cluster says it already.
+/// Which of the roles and bindings that an accepted cluster is to have could not be written, and what says so, unless
+/// the cluster says it already.
 fn incomplete(
-    cluster: &ManagedCluster,
+    (cluster, objects): (&ManagedCluster, &Objects<'_>),
     inputs: &[Input],
     apply: &[Desired],
 ) -> Option<(usize, String)> {
@@ -273,6 +273,11 @@ fn incomplete(
         return None;
     };
     if !object.api_version.starts_with(RBAC) {
+        return None;
+    }
+    // A role of all clusters that somebody else took over gives this one what it gives all others.
+    let shared = [Made::RegistrationRole, Made::WorkRole].map(|made| objects.reference(made));
+    if shared.contains(object) && reason == "TargetNotOwned" && says(cluster, "True") {
         return None;
     }
     let at = apply.iter().position(|one| one.object == *object)?;

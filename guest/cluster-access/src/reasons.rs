@@ -28,7 +28,7 @@ pub(crate) const DENIED: Reason = Reason {
 /// The word that Open Cluster Management has for it.
 pub(crate) const ERROR: Reason = Reason {
     name: "Error",
-    meaning: "A role or a binding of the cluster could not be written: its agents may lack rights on the hub, or after a denial keep some.",
+    meaning: "The cluster was accepted, and a role or a binding of it could not be written: its agents may lack rights on the hub.",
     remedy: "See the message for the object, and the status of the policy for the cause. The agent tries again.",
 };
 

@@ -103,12 +103,12 @@ pub enum TimeAdded {
 pub struct Feasible {
     /// The steps.
     pub plan: Plan,
-    /// Why some desires have no step, and which of the later ones are still planned; the earlier ones are:
+    /// Why some desires have no step, and which of the later ones are still planned. The earlier ones all are:
     ///
     /// | reason | because | still planned |
     /// |---|---|---|
     /// | `TargetMissing` | fields are wanted of an object that does not exist | removals of roles and bindings that the policy makes |
-    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject`, `AdmissionChanged` | one object is at fault | removals of roles and bindings |
+    /// | `InputTerminating`, `Contended`, `TargetImmutable`, `InvalidObject` | one object is at fault | removals of roles and bindings |
     /// | `Contended` | others keep changing fields of an object of theirs | fields of objects of others |
     /// | `TargetNotOwned`, `OwnedByAnother` | an object to be made belongs to another | removals of objects that the policy makes |
     /// | `OwnershipPending`, `StillNeeded`, `Contended` | an object that the guest removes has to stay for now | everything |
@@ -119,6 +119,20 @@ pub struct Feasible {
     /// Why an object that the policy makes and its guest removes has to stay: it has another owner. No other step waits
     /// for it.
     pub refused: Option<Failure>,
+}
+
+/// Whether a plan follows from what was read and from the answer alone: everything has its steps, or the first object
+/// without one has none for what it is itself.
+pub fn is_determined(
+    targets: &[TargetState],
+    (waits, refused): (&Option<Failure>, &Option<Failure>),
+    unplanned: &Unplanned,
+) -> bool {
+    let by_object = || {
+        let withheld = targets.iter().any(|one| one.withheld.is_some());
+        matches!(unplanned, Unplanned::Failed(..)) && !withheld
+    };
+    refused.is_none() && (waits.is_none() || by_object())
 }
 
 /// Plans a step for each desired value that differs from what is there, in order. The finalizer of the primary comes
@@ -147,6 +161,9 @@ pub fn plan(
         unplanned: Unplanned::Nothing,
         refused: None,
     };
+    desired
+        .iter()
+        .try_for_each(|one| course::named(wanting, one))?;
     let (mut rest, mut later) = (StillPlanned::All, None);
     for one in desired {
         if !rest.has(wanting, one) {
@@ -155,12 +172,12 @@ pub fn plan(
         if !rest.has(wanting, one) {
             continue;
         }
-        match course::step(wanting, (one, desired), contentions) {
+        match course::step(wanting, one, contentions) {
             Ok(steps) => feasible.plan.steps.extend(steps),
             Err(StepError::Fails(failure)) => return Err(failure),
             Err(StepError::Waits(failure, next)) => {
                 if feasible.waits.is_none() {
-                    feasible.unplanned = Unplanned::of(one.object(primary), &failure);
+                    feasible.unplanned = Unplanned::of(one.object(primary), &failure, desired);
                 }
                 feasible.waits.get_or_insert(failure);
                 rest = next;
@@ -209,6 +226,12 @@ enum PlannedFields {
     Step(Option<Step>),
     /// The object is not there.
     Absent,
+}
+
+/// The failure of an answer about an object that its guest did not name.
+fn unnamed(wants: &str, object: &ObjectRef) -> Failure {
+    let message = format!("the guest {wants} {object}, which is none of the targets that it named");
+    Failure::known(KnownReason::ContractBroken, message)
 }
 
 fn absent(object: &ObjectRef) -> Failure {

@@ -68,10 +68,10 @@ impl Controller {
             return Err(touched.end(failure));
         }
         let key = &admitted.work.key;
-        // What a guest is told changes its answer; a trial compares the answers before that.
-        let unplanned = match self.trial {
-            None => unplanned,
-            Some(_) => Unplanned::Nothing,
+        // What a guest is told changes its answer; a dry run shows the answers before that.
+        let unplanned = match self.accounts.is_dry_run() {
+            false => unplanned,
+            true => Unplanned::Nothing,
         };
         let failed = self.memory.lock().wrote_all(key, &outcome, unplanned);
         let told = touched.shown_failure.take();

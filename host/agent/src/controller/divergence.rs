@@ -90,8 +90,9 @@ impl Controller {
         };
         // What others overwrote meanwhile makes no other plan, but it may hold one up.
         let feasible = plan::plan(&wanting, &desired, &Contentions::default()).ok()?;
-        let is_whole = feasible.waits.is_none() && feasible.refused.is_none();
+        let kept = (&feasible.waits, &feasible.refused);
+        let determined = plan::is_determined(&observed.targets, kept, &feasible.unplanned);
         let steps = &feasible.plan.steps;
-        is_whole.then(|| planned(&writes_of(steps, observed.present(), &open)))
+        determined.then(|| planned(&writes_of(steps, observed.present(), &open)))
     }
 }

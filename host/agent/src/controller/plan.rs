@@ -114,7 +114,7 @@ impl Controller {
         if let Some(kept) = &kept {
             touched.plan_waits_for(&kept.objects);
         }
-        let (mut plan, fields, unplanned) = (desires.plan, desires.fields, desires.unplanned);
+        let mut plan = desires.plan;
         let ends = remove::ends_others(&plan.steps, &key.primary) || release.is_some();
         let last = plan.steps.len();
         plan.prune(removal);
@@ -127,10 +127,10 @@ impl Controller {
         Ok(Planned {
             admitted,
             plan,
-            fields,
+            fields: desires.fields,
             time_added,
             kept,
-            unplanned,
+            unplanned: desires.unplanned,
             ends,
             touched,
         })
@@ -154,7 +154,8 @@ impl Controller {
         let is_left =
             undesired.why == Undesired::SourceDeleted && policy.own.prune == PruneSpec::Never;
         let Pruned { plan, kept, shared } = self.undesired(admitted, undesired, source);
-        let kept = kept.or(desires.waits.take());
+        // Of a partial plan nothing is pruned, whatever could not be read for that.
+        let kept = kept.filter(|_| !partial).or(desires.waits.take());
         let may_go = !policy.suspend && (is_left || kept.is_none());
         let kept = kept.or(desires.refused.take()).or(shared);
         (plan.steps, release.filter(|_| may_go), kept)
@@ -186,8 +187,8 @@ impl Controller {
         let desires = self.feasible((&wanting, desired), answered, touched)?;
         let writes = LazyCell::new(|| writes_of(&desires.plan.steps, observed.present(), &open));
         self.accounts.would_write(wanting.key, || writes.clone());
-        let is_whole = desires.waits.is_none() && desires.refused.is_none();
-        if is_whole {
+        let kept = (&desires.waits, &desires.refused);
+        if plan::is_determined(&observed.targets, kept, &desires.unplanned) {
             self.as_tried(admitted, observed, &wanting, &writes)?;
         }
         drop(writes);
@@ -226,13 +227,12 @@ impl Controller {
         let mut lacking = plan::lacking(wanting, &desired, contentions);
         let planned = plan::plan(wanting, &desired, contentions);
         // What fails for the object itself fails for whoever writes it.
-        let failures: Vec<_> = match &planned {
-            Ok(feasible) => feasible.waits.iter().chain(&feasible.refused).collect(),
-            Err(failure) => vec![failure],
+        let failures = match &planned {
+            Ok(feasible) => [feasible.waits.as_ref(), feasible.refused.as_ref()],
+            Err(failure) => [Some(failure), None],
         };
-        for failure in failures {
-            lacking.retain(|object| !failure.objects.contains(object));
-        }
+        let failures = failures.iter().flatten();
+        lacking.retain(|object| !failures.clone().any(|one| one.objects.contains(object)));
         touched.lacking = Some(lacking);
         let Feasible {
             plan,
@@ -252,8 +252,8 @@ impl Controller {
         }
         let removed = desired::only_removed(&desired, wanting.targets);
         self.memory.lock().ownership.removes(wanting.key, removed);
-        let ends = desired.iter().filter_map(Desired::ends_seconds);
-        touched.ends_seconds = touched.ends_seconds.into_iter().chain(ends).min();
+        let ends = desired.iter().filter_map(Desired::ends_seconds).min();
+        touched.writes_until(ends, wanting.now_seconds);
         let mut desires = Desires {
             plan,
             waits,

@@ -3,7 +3,7 @@
 
 use super::contention::Contentions;
 use super::desired::Desired;
-use super::{PlanInput, PlannedFields, Step, absent, fields, finalizer, remove, whole};
+use super::{PlanInput, PlannedFields, Step, absent, fields, finalizer, remove, unnamed, whole};
 use crate::failure::Failure;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
@@ -59,21 +59,48 @@ impl From<Failure> for StepError {
     }
 }
 
-/// Plans one of all that is desired.
+/// Checks that the guest named an object among its targets, so that an answer that breaks the contract fails before its
+/// first write.
+///
+/// # Errors
+/// `ContractBroken`.
+pub(super) fn named(wanting: &PlanInput<'_>, one: &Desired<'_>) -> Result<(), Failure> {
+    let (object, wants) = match one {
+        Desired::Whole(one) => (&one.object, "wants"),
+        Desired::Fields(one) => (&one.object, "wants fields of"),
+        Desired::Gone(object) => (object, "removes"),
+        Desired::Finalizer => return Ok(()),
+    };
+    let (mut targets, mut others) = (wanting.targets.iter(), wanting.others.iter());
+    let is_named = match one {
+        Desired::Whole(_) => targets.any(|one| one.object == *object),
+        Desired::Fields(_) => {
+            *object == wanting.primary.reference || others.any(|one| one.object == *object)
+        }
+        Desired::Gone(_) | Desired::Finalizer => {
+            targets.any(|one| one.object == *object) || others.any(|one| one.object == *object)
+        }
+    };
+    match is_named {
+        true => Ok(()),
+        false => Err(unnamed(wants, object)),
+    }
+}
+
+/// Plans one of all that is desired. One without a step is like a write that fails: what stands before it is written
+/// all the same.
 pub(super) fn step(
     wanting: &PlanInput<'_>,
-    (one, all): (&Desired<'_>, &[Desired<'_>]),
+    one: &Desired<'_>,
     contentions: &Contentions,
 ) -> Result<Vec<Step>, StepError> {
-    let takes_rights = all.iter().any(|one| takes_rights(wanting, one));
     match one {
-        // Like a write that fails: what stands before the object is written all the same.
         Desired::Whole(one) => {
             whole::plan(wanting, one, contentions).map_err(|failure| match remove::is_kept_from_us(
                 &failure,
             ) {
                 true => StepError::Waits(failure, StillPlanned::Removals),
-                false => hindered(failure, true),
+                false => hindered(failure),
             })
         }
         Desired::Fields(fields) => match fields::plan(wanting, fields, contentions) {
@@ -91,7 +118,7 @@ pub(super) fn step(
             {
                 Err(StepError::Waits(failure, StillPlanned::FieldsOfOthers))
             }
-            Err(failure) => Err(hindered(failure, takes_rights)),
+            Err(failure) => Err(hindered(failure)),
         },
         Desired::Gone(object) => {
             gone(wanting, object, contentions).map(|step| step.into_iter().collect())
@@ -120,14 +147,11 @@ fn gone(
     })
 }
 
-/// How a desire without a step affects the others: if only its object is at fault, and `goes_on`, the earlier ones and
-/// removals of rights are still planned.
-fn hindered(failure: Failure, goes_on: bool) -> StepError {
-    use KnownReason::{
-        AdmissionChanged, Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable,
-    };
+/// How a desire without a step affects the others: if only its object is at fault, the earlier ones and removals of
+/// rights are still planned.
+fn hindered(failure: Failure) -> StepError {
+    use KnownReason::{Contended, InputTerminating, InvalidObject, StillNeeded, TargetImmutable};
     let of_object = [
-        AdmissionChanged,
         Contended,
         InputTerminating,
         InvalidObject,
@@ -137,7 +161,7 @@ fn hindered(failure: Failure, goes_on: bool) -> StepError {
     let is_of_object = of_object
         .iter()
         .any(|reason| failure.reason == (*reason).into());
-    match is_of_object && goes_on {
+    match is_of_object {
         true => StepError::Waits(failure, StillPlanned::Rights),
         false => StepError::Fails(failure),
     }

@@ -5,7 +5,7 @@
 use super::contention::{Contentions, FieldFingerprints};
 use super::desired::{Elements, Field, Fields};
 use super::kept::KeptForms;
-use super::{PlanInput, PlannedFields, Step, TimeAdded, conditions};
+use super::{PlanInput, PlannedFields, Step, TimeAdded, conditions, unnamed};
 use crate::digest::Digest;
 use crate::failure::{Failure, InvalidField};
 use crate::object::Object;
@@ -158,12 +158,7 @@ pub(super) fn existing<'a>(
     let mut others = wanting.others.iter();
     match others.find(|other| other.object == *object) {
         Some(other) => Ok(other.existing.as_deref()),
-        None => {
-            let message = format!(
-                "the guest wants fields of {object}, which is none of the targets that it named"
-            );
-            Err(Failure::known(KnownReason::ContractBroken, message))
-        }
+        None => Err(unnamed("wants fields of", object)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The result of a plan, step by step.
 
+use super::desired::Desired;
 use super::kept::Kept;
 use super::{Plan, Step};
 use crate::contract::decide::FailedWrite;
@@ -7,6 +8,7 @@ use crate::failure::Failure;
 use crate::object::Object;
 use crate::policy::rbac;
 use crate::reference::ObjectRef;
+use std::collections::BTreeSet;
 use transom_api::{KnownReason, Reason};
 
 /// The result of every step of a plan, in order; steps after a failed one are tried as far as it permits.
@@ -133,8 +135,9 @@ pub enum Unplanned {
     Nothing,
     /// That passes by itself, or is not said of the object.
     PutOff,
-    /// The object cannot be written: its guest is told as of a write that failed.
-    Failed(FailedWrite),
+    /// The object cannot be written: its guest is told as of a write that failed. With the objects that the answer
+    /// removes, which count after it.
+    Failed(FailedWrite, BTreeSet<ObjectRef>),
 }
 
 impl Outcome {
@@ -205,23 +208,26 @@ impl Outcome {
         let failed = steps.find_map(|step| Some((step, step.result.as_ref().err()?.reason)));
         let failed = failed.filter(|(_, reason)| !is_only_put_off(*reason));
         match (failed, unplanned) {
-            (Some((step, _)), Unplanned::Failed(told)) if step.kind == WriteKind::Delete => {
+            (Some((step, _)), Unplanned::Failed(told, removed))
+                if removed.contains(&step.target) =>
+            {
                 Some(told)
             }
             (Some((step, reason)), _) => Some(FailedWrite {
                 object: step.target.clone(),
                 reason: reason.as_str().to_owned(),
             }),
-            (None, Unplanned::Failed(told)) => Some(told),
+            (None, Unplanned::Failed(told, _)) => Some(told),
             (None, Unplanned::Nothing) if self.is_whole() => None,
             (None, _) => before.filter(|before| !self.has_written(&before.object)),
         }
     }
 
-    /// Whether an object was written, all of it.
+    /// Whether an object was written, all of it, and is there.
     fn has_written(&self, object: &ObjectRef) -> bool {
-        let mut steps = self.steps.iter();
-        steps.any(|step| step.target == *object && step.result.is_ok())
+        let mut steps = self.steps.iter().rev();
+        let last = steps.find(|step| step.target == *object);
+        last.is_some_and(|step| step.result.is_ok() && step.kind != WriteKind::Delete)
     }
 
     /// Whether every step was tried and succeeded.
@@ -263,13 +269,18 @@ fn is_only_put_off(reason: KnownReason) -> bool {
 
 impl Unplanned {
     /// An object for which no step could be planned.
-    pub(super) fn of(object: &ObjectRef, failure: &Failure) -> Self {
+    pub(super) fn of(object: &ObjectRef, failure: &Failure, desired: &[Desired<'_>]) -> Self {
+        let removed = |one: &Desired<'_>| match one {
+            Desired::Gone(object) => Some(object.clone()),
+            _ => None,
+        };
         match failure.reason {
             Reason::Known(reason) if says_of_object(reason) && !is_only_put_off(reason) => {
-                Self::Failed(FailedWrite {
+                let told = FailedWrite {
                     object: object.clone(),
                     reason: reason.as_str().to_owned(),
-                })
+                };
+                Self::Failed(told, desired.iter().filter_map(removed).collect())
             }
             _ => Self::PutOff,
         }
@@ -295,6 +306,13 @@ mod tests {
     fn of(name: &str, reason: KnownReason) -> FailedWrite {
         FailedWrite {
             object: ObjectRef::local("v1", "Namespace", None, name),
+            reason: reason.as_str().to_owned(),
+        }
+    }
+
+    fn of_role(name: &str, reason: KnownReason) -> FailedWrite {
+        FailedWrite {
+            object: role(name),
             reason: reason.as_str().to_owned(),
         }
     }
@@ -488,12 +506,13 @@ mod tests {
     #[test]
     fn a_guest_is_told_of_an_object_without_a_step_like_a_write_that_failed() {
         use KnownReason::{
-            Contended, OwnedByAnother, QuotaExceeded, TargetMissing, TargetNotOwned, WriteConflict,
-            WriteForbidden,
+            Contended, OwnedByAnother, QuotaExceeded, ServerUnavailable, TargetMissing,
+            TargetNotOwned, WriteConflict, WriteForbidden,
         };
+        let removed = [Desired::Gone(role("removed"))];
         let unplanned = |reason| {
             let object = ObjectRef::local("v1", "Namespace", None, "unplanned");
-            Unplanned::of(&object, &Failure::known(reason, ""))
+            Unplanned::of(&object, &Failure::known(reason, ""), &removed)
         };
         let told = || Some(of("unplanned", TargetNotOwned));
         let (before, was) = (
@@ -503,10 +522,19 @@ mod tests {
         let wrote = || ending(Ok(()));
         let refused = ending(Err(WriteForbidden));
         let mut stays = refused.clone();
-        stays
-            .steps
-            .iter_mut()
-            .for_each(|step| step.kind = WriteKind::Delete);
+        for step in &mut stays.steps {
+            (step.kind, step.target) = (WriteKind::Delete, role("removed"));
+        }
+        // It was to be made anew.
+        let mut remains = refused.clone();
+        for step in &mut remains.steps {
+            step.kind = WriteKind::Delete;
+        }
+        let mut halfway = wrote();
+        for step in &mut halfway.steps {
+            step.kind = WriteKind::Delete;
+        }
+        halfway.steps.extend(ending(Err(ServerUnavailable)).steps);
         for (outcome, reason, before, expected) in [
             (Outcome::default(), TargetNotOwned, before(), told()),
             (wrote(), TargetNotOwned, before(), told()),
@@ -519,11 +547,23 @@ mod tests {
                 Some(failed(WriteForbidden)),
             ),
             (stays.clone(), TargetNotOwned, before(), told()),
-            (stays, Contended, before(), Some(failed(WriteForbidden))),
+            (
+                stays,
+                Contended,
+                before(),
+                Some(of_role("removed", WriteForbidden)),
+            ),
+            (
+                remains,
+                TargetNotOwned,
+                before(),
+                Some(failed(WriteForbidden)),
+            ),
             // What passes by itself says nothing of another object, but a write of that does.
             (Outcome::default(), OwnedByAnother, before(), before()),
             (wrote(), Contended, before(), before()),
             (wrote(), TargetMissing, was.clone(), None),
+            (halfway, Contended, was.clone(), was),
         ] {
             let failed = outcome.failed_write(unplanned(reason), before);
             assert_eq!(failed, expected, "{outcome:?} {reason:?}");

@@ -1,7 +1,7 @@
 //! Plans the removal of an object that others made, or that the policy itself makes.
 
 use super::contention::{self, Contentions};
-use super::{PlanInput, Step, TargetState, adopt, finalizer, prune, whole};
+use super::{PlanInput, Step, TargetState, adopt, finalizer, prune, unnamed, whole};
 use crate::failure::Failure;
 use crate::object::Object;
 use crate::ownership::Rivals;
@@ -25,9 +25,7 @@ pub(super) fn plan(
     }
     let mut others = wanting.others.iter();
     let Some(other) = others.find(|other| other.object == *object) else {
-        let message =
-            format!("the guest removes {object}, which is none of the targets that it named");
-        return Err(Failure::known(KnownReason::ContractBroken, message));
+        return Err(unnamed("removes", object));
     };
     let Some(existing) = other.existing.as_deref() else {
         return Ok(None);

@@ -2,7 +2,7 @@
 
 use super::contention::{self, Contentions};
 use super::desired::{KeyContent, Whole};
-use super::{PlanInput, Step, TargetState, adopt, finalizer, immutable};
+use super::{PlanInput, Step, TargetState, adopt, finalizer, immutable, unnamed};
 use crate::failure::Failure;
 use crate::managed_keys::{self, WantedKeys, finalizers_left};
 use crate::object::Object;
@@ -28,9 +28,7 @@ pub(super) fn plan(
     let rule = wanting.policy.whole(target, &wanting.data)?;
     let claimed = wanting.targets.iter().find(|one| one.object == *target);
     let Some(claimed) = claimed else {
-        let message =
-            format!("the guest wants {target}, which is none of the targets that it named");
-        return Err(Failure::known(KnownReason::ContractBroken, message));
+        return Err(unnamed("wants", target));
     };
     let existing = claimed.existing.as_deref();
     let wanted = WantedKeys::of(&wanting.policy.own, &whole.content, &rule.fields);

@@ -17,7 +17,7 @@ use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
 use transom_core::world::{Answer, Lowering};
 
-/// The plan for what a guest answered about a primary that nobody else wants.
+/// The plan for what a guest answered about a primary that nobody else wants, if all of it has a step.
 pub(crate) fn planned(
     policy: &Policy,
     primary: &Object,
@@ -26,7 +26,7 @@ pub(crate) fn planned(
     planning: (&Contentions, i64),
 ) -> Result<Plan, Failure> {
     let feasible = feasible(policy, (primary, &[]), answer, time_added, planning);
-    feasible.map(|feasible| feasible.plan)
+    feasible.and_then(|feasible| feasible.waits.map_or(Ok(feasible.plan), Err))
 }
 
 /// The same with objects that others made.

@@ -5,6 +5,7 @@ use crate::contract::decide::FailedWrite;
 use crate::plan::Unplanned;
 use crate::plan::contention::Contention;
 use crate::plan::kept::Kept;
+use std::collections::BTreeSet;
 
 fn gone(there: &Object) -> Desired<'static> {
     Desired::Gone(there.reference.clone())
@@ -204,7 +205,7 @@ fn a_removal_goes_on_when_an_object_is_not_ours_to_make() {
         object: foreign.reference.clone(),
         reason: "TargetNotOwned".to_owned(),
     };
-    assert_eq!(planned.unplanned, Unplanned::Failed(told));
+    assert_eq!(planned.unplanned, Unplanned::Failed(told, BTreeSet::new()));
 }
 
 #[test]
