@@ -124,13 +124,22 @@ impl SourceKubeconfig {
         self.view.clone()
     }
 
-    /// The earliest end of the client certificates that an answer takes over, in seconds since 1970.
+    /// The earliest end of the client certificates that an answer takes over, and of the last CA certificate of each
+    /// cluster, in seconds since 1970.
     pub fn ends_seconds(&self, answer: &Proposal) -> Option<i64> {
-        let users = answer
-            .users
-            .iter()
-            .filter_map(|user| self.view.users.get(user.entry as usize));
-        users.filter_map(|user| user.credential.ends_seconds).min()
+        let users = answer.users.iter();
+        let users = users.filter_map(|user| self.view.users.get(user.entry as usize));
+        let authorities = answer.clusters.iter().filter_map(|cluster| {
+            let bundles = cluster.authorities.iter();
+            let bundles = bundles.filter_map(|bundle| self.bundles.get(*bundle as usize));
+            let certificates = bundles.flat_map(|bundle| &bundle.certificates);
+            let authorities = certificates.filter(|certificate| certificate.is_ca);
+            authorities
+                .map(|certificate| certificate.ends_seconds)
+                .max()
+        });
+        let users = users.filter_map(|user| user.credential.ends_seconds);
+        users.chain(authorities).min()
     }
 }
 

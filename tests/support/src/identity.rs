@@ -15,6 +15,7 @@ use rsa::{RsaPrivateKey, RsaPublicKey};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// A CA with one administrator's certificate and key; each a PEM document.
 #[derive(Clone)]
@@ -51,6 +52,17 @@ impl Identity {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => unknown.insert(Self::new(seed, place)?).clone(),
         })
+    }
+
+    /// A CA certificate that ends at this time.
+    ///
+    /// # Errors
+    /// When it cannot be generated.
+    pub fn authority_until(seed: u64, ends: SystemTime) -> Result<String, IdentityError> {
+        let mut numbers = Numbers::new(seed, 0);
+        let mut params = authority(&mut numbers)?;
+        params.not_after = ends.into();
+        Ok(CertifiedIssuer::self_signed(params, Key::generate(&mut numbers)?)?.pem())
     }
 
     fn new(seed: u64, place: u64) -> Result<Self, IdentityError> {

@@ -2,9 +2,11 @@
 //! files.
 
 use anyhow::{Context as _, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use transom_core::time::format_rfc3339;
 use transom_e2e::agent::DEADLINE;
 use transom_e2e::asking::{
@@ -13,6 +15,7 @@ use transom_e2e::asking::{
 };
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
+use transom_support::identity::Identity;
 use transom_support::wait;
 
 /// Waits until the label of the ManagedCluster says in which form the inputs came.
@@ -219,6 +222,22 @@ fn a_manifest_answers_whether_the_agent_itself_may_do_something() -> Result<()> 
     });
     put_object(&stage, "review.yaml", &review)?;
     wait_for_seen(&stage, "denied")?;
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn an_authority_that_ends_is_told_when_it_ends() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    let ends = SystemTime::now() + Duration::from_secs(20);
+    let authority = STANDARD.encode(Identity::authority_until(1, ends)?);
+    let mut kubeconfig = stage.kubeconfig(0)?;
+    kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"] = json!(authority);
+    stage.put_source(0, &STANDARD.encode(kubeconfig.to_string()))?;
+    let agent = stage.watch()?;
+    stage.wait_for_secret(0, "the secret", |_| true)?;
+    // Nothing changes, and the resync is half an hour away.
+    stage.wait_for_text(&stage.hosted_status(0), "CertificateExpired")?;
     agent.stop()?;
     Ok(())
 }
