@@ -464,9 +464,12 @@ mod tests {
         let mut there = store.config_map.lock().await;
         assert!(there.unread().is_none());
         assert!(!there.put_off(&entry), "it was told");
-        there.written("failing_other", store::object(&place, Default::default()));
+        there.written(
+            "failing_other",
+            config_map::object(&place, Default::default()),
+        );
         assert!(there.is_put_off(&entry) && !there.is_put_off("failing_other"));
-        there.written(&entry, store::object(&place, Default::default()));
+        there.written(&entry, config_map::object(&place, Default::default()));
         assert!(!there.is_put_off(&entry) && there.put_off(&entry));
     }
 

@@ -1,6 +1,7 @@
 //! What is known of the ConfigMap with the limits, and who wrote its entries since.
 
-use serde_json::{Map, Value};
+use super::{KeptPolicy, failing};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -10,6 +11,7 @@ use transom_core::failure::{Class, Failure};
 use transom_core::limits::LimitRecord;
 use transom_core::object::Object;
 use transom_core::projection::path;
+use transom_core::reference::ObjectRef;
 
 /// How long a failure counts, and an entry that cannot be used: others that wait for the same need not wait for a
 /// server that does not answer.
@@ -61,22 +63,28 @@ impl LimitsConfigMap {
 
     /// What is recorded for a policy.
     pub(super) fn record(&self, policy: &str) -> Result<Option<LimitRecord>, Failure> {
-        let (Some(object), data) = (&self.object, self.data()) else {
-            return Ok(None);
-        };
+        let data = self.data();
         let Some(text) = data.get(policy) else {
             return Ok(None);
         };
-        LimitRecord::parse(text.as_str().unwrap_or_default())
-            .map(Some)
-            .map_err(|_| {
-                let message = format!(
-                    "{}: `{}` is not a record of limits; the agent made it, so remove it",
-                    object.reference,
-                    path::of(&["data", policy])
-                );
-                Failure::known(KnownReason::ReadFailed, message)
-            })
+        let record = LimitRecord::parse(text.as_str().unwrap_or_default());
+        record.map(Some).map_err(|_| {
+            let place = self.path(policy);
+            let message = format!(
+                "{place} is not a record of limits, and changes that have a limit wait for that: put the key right, \
+                 or remove it"
+            );
+            Failure::known(KnownReason::ReadFailed, message)
+        })
+    }
+
+    /// What an entry is called in a message.
+    pub(super) fn path(&self, entry: &str) -> String {
+        let path = path::of(&["data", entry]);
+        let place = self.object.as_ref();
+        place.map_or_else(String::new, |object| {
+            format!("{}: `{path}`", object.reference)
+        })
     }
 
     /// The text of an entry.
@@ -184,6 +192,43 @@ impl LimitsConfigMap {
     }
 }
 
+impl KeptPolicy {
+    /// Takes what was recorded by somebody else, or by a write that got no answer. What somebody removed is written
+    /// again: after a kill a stop would be lifted, and times would begin anew. What cannot be read stays as it is.
+    pub(super) fn learn(
+        &mut self,
+        policy: &str,
+        (config_map, writer): (&LimitsConfigMap, &impl Fn(&str) -> LastWriter),
+        now_seconds: i64,
+    ) {
+        let entry = failing::entry(policy);
+        if config_map.text(&entry).is_none() && writer(&entry) == LastWriter::Another {
+            self.failing.lost();
+        }
+        let Some(ledger) = &mut self.ledger else {
+            return;
+        };
+        match (writer(policy), config_map.record(policy)) {
+            // The ledger may be ahead of it, and knows for which primaries it counts.
+            (LastWriter::Nobody, _) | (_, Err(_)) => {}
+            (LastWriter::ThisReplica, Ok(Some(record))) => ledger.recorded(record),
+            (_, Ok(Some(record))) => ledger.found_again(record, now_seconds),
+            (_, Ok(None)) => self.unsaved = ledger.record().cloned().or(self.unsaved.take()),
+        }
+    }
+}
+
+/// The ConfigMap with this data.
+pub(super) fn object(place: &ObjectRef, data: Map<String, Value>) -> Object {
+    let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+    body["metadata"] = json!({"name": place.name, "namespace": place.namespace, "labels": {"app.kubernetes.io/name": "transom"}});
+    Object {
+        reference: place.clone(),
+        version: String::new(),
+        body,
+    }
+}
+
 /// Whether a failure was so recent that it still counts.
 fn counts((at, _): &FailedAt) -> bool {
     at.elapsed() < FAILED
@@ -192,8 +237,6 @@ fn counts((at, _): &FailedAt) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::limits::store::object;
-    use transom_core::reference::ObjectRef;
 
     #[test]
     fn an_entry_that_is_refused_holds_up_no_other_and_a_server_that_is_away_all() {

@@ -13,7 +13,6 @@ use transom_api::status::FailingStatus;
 use transom_core::catalogue::Revision;
 use transom_core::failure::Failure;
 use transom_core::failure::failing::{Failing, FailingSince};
-use transom_core::projection::path;
 use transom_core::reference::ObjectRef;
 use transom_core::time::parse_rfc3339;
 use transom_core::work::Key;
@@ -187,7 +186,7 @@ impl Controller {
             });
             // It is known now, so this is told once.
             if let Err(why) = found {
-                told(&unreadable(&policy, &why));
+                told(&unreadable(&config_map, &policy, &why));
             }
         }
         self.statuses.changed();
@@ -232,10 +231,9 @@ impl Controller {
     }
 }
 
-fn unreadable(policy: &str, why: &str) -> Failure {
-    let entry = entry(policy);
-    let path = path::of(&["data", &entry]);
+fn unreadable(config_map: &LimitsConfigMap, policy: &str, why: &str) -> Failure {
+    let place = config_map.path(&entry(policy));
     let message =
-        format!("`{path}` is no record, so it counts as absent and is written anew: {why}");
+        format!("{place} is no record, so it counts as absent and is written anew: {why}");
     Failure::known(KnownReason::ReadFailed, message)
 }

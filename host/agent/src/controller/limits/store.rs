@@ -5,10 +5,10 @@
 //! (`learn`), opens the ledger of the policy (`open_ledger`), asks it (`admit`), writes what it reserves (`put`), and
 //! asks again. What no reconcile waits for is written with back-off (`put_or_put_off`).
 
-use super::config_map::{ALL, LastWriter, LimitsConfigMap};
-use super::{Controller, KeptPolicy, failing};
+use super::config_map::{ALL, LimitsConfigMap, object};
+use super::{Controller, KeptPolicy};
 use crate::telemetry;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use transom_api::KnownReason;
@@ -25,6 +25,9 @@ const MANAGER: &str = "limits";
 /// How often to try when somebody else writes the ConfigMap.
 const ATTEMPTS: usize = 4;
 
+/// What the place is called in the log.
+const PLACE: &str = "the records of limits";
+
 /// The place, and what is there.
 pub(super) struct LimitStore {
     place: Option<ObjectRef>,
@@ -37,32 +40,6 @@ impl LimitStore {
         Self {
             place,
             config_map: Mutex::default(),
-        }
-    }
-}
-
-impl KeptPolicy {
-    /// Takes what was recorded by somebody else, or by a write that got no answer. What somebody removed or broke is
-    /// written again: after a kill a stop would be lifted, and times would begin anew.
-    fn learn(
-        &mut self,
-        policy: &str,
-        (config_map, writer): (&LimitsConfigMap, &impl Fn(&str) -> LastWriter),
-        now_seconds: i64,
-    ) {
-        let entry = failing::entry(policy);
-        if config_map.text(&entry).is_none() && writer(&entry) == LastWriter::Another {
-            self.failing.lost();
-        }
-        let Some(ledger) = &mut self.ledger else {
-            return;
-        };
-        match (writer(policy), config_map.record(policy).ok().flatten()) {
-            // The ledger may be ahead of it, and knows for which primaries it counts.
-            (LastWriter::Nobody, _) => {}
-            (LastWriter::ThisReplica, Some(record)) => ledger.recorded(record),
-            (_, Some(record)) => ledger.found_again(record, now_seconds),
-            (_, None) => self.unsaved = ledger.record().cloned().or(self.unsaved.take()),
         }
     }
 }
@@ -86,12 +63,8 @@ impl Controller {
         }
         let mut conflict = None;
         for _ in 0..ATTEMPTS {
-            self.learn(store, &mut config_map).await?;
-            if self.open_ledger(&key.policy, &config_map).is_err() {
-                config_map.outdate_old();
-                self.learn(store, &mut config_map).await?;
-            }
-            self.open_ledger(&key.policy, &config_map)?;
+            let found = self.read_entry(store, &mut config_map, &key.policy).await?;
+            self.open_ledger(&key.policy, found);
             let record = match admit() {
                 Some(LimitVerdict::Reserve(record)) => record,
                 Some(verdict) => return Ok(verdict),
@@ -141,18 +114,39 @@ impl Controller {
         if config_map.is_put_off(policy) {
             return;
         }
-        let learnt = self.learn(store, &mut config_map).await.is_ok();
+        let read = self.read_entry(store, &mut config_map, policy).await;
         // Another replica may have recorded more meanwhile, which this one has just learnt.
         let Some(record) = record() else { return };
+        if let Err(failure) = read {
+            if config_map.known && config_map.put_off(policy) {
+                telemetry::unreadable(PLACE, KnownReason::ReadFailed, &failure.message);
+            }
+            return;
+        }
         let text = Some(record.text());
-        let written = learnt
-            && self
-                .put_or_put_off(store, &mut config_map, policy, text)
-                .await;
+        let written = self
+            .put_or_put_off(store, &mut config_map, policy, text)
+            .await;
         config_map.known &= written;
         if written && let Some(kept) = self.limits.lock().get_mut(policy) {
             kept.unsaved = None;
         }
+    }
+
+    /// The record of a policy. One that cannot be read is never written over: what the policy changed would be lost. So
+    /// it is read again from time to time.
+    async fn read_entry(
+        &self,
+        store: &LimitStore,
+        config_map: &mut LimitsConfigMap,
+        policy: &str,
+    ) -> Result<Option<LimitRecord>, Failure> {
+        self.learn(store, config_map).await?;
+        if config_map.record(policy).is_err() {
+            config_map.outdate_old();
+            self.learn(store, config_map).await?;
+        }
+        config_map.record(policy)
     }
 
     /// Reads the ConfigMap if it is not known. What another replica recorded counts for all policies.
@@ -186,11 +180,11 @@ impl Controller {
 
     /// Opens the ledger of a policy, if it has none. What an earlier run withheld is not wanted any more if every
     /// primary was reconciled in this one before anything was asked.
-    fn open_ledger(&self, policy: &Arc<str>, config_map: &LimitsConfigMap) -> Result<(), Failure> {
+    fn open_ledger(&self, policy: &Arc<str>, found: Option<LimitRecord>) {
         if self.limits.ledger(policy, |_| ()).is_some() {
-            return Ok(());
+            return;
         }
-        let mut ledger = Ledger::found(config_map.record(policy)?);
+        let mut ledger = Ledger::found(found);
         let queue = self.queue(policy);
         if queue.is_some_and(|queue| queue.has_rested() && self.has_results_of_all(&queue)) {
             ledger.complete();
@@ -198,7 +192,6 @@ impl Controller {
         let mut policies = self.limits.lock();
         let kept = policies.entry(Arc::clone(policy)).or_default();
         kept.ledger.get_or_insert(ledger);
-        Ok(())
     }
 
     /// Opens the ledgers of all policies, also of those that changed nothing: what an earlier run withheld may not be
@@ -211,8 +204,10 @@ impl Controller {
         let mut config_map = store.config_map.lock().await;
         if self.learn(store, &mut config_map).await.is_ok() {
             for queue in self.queues() {
-                // An entry that cannot be used is told to whoever needs it.
-                drop(self.open_ledger(&queue.policy, &config_map));
+                // One that cannot be read is told to whoever needs it.
+                if let Ok(found) = config_map.record(&queue.policy) {
+                    self.open_ledger(&queue.policy, found);
+                }
             }
         }
     }
@@ -292,11 +287,8 @@ impl Controller {
         // Another replica wrote, or leads: that is looked at with the next look.
         let (waits, place) = match Class::of(failed.reason) {
             Class::Conflict | Class::Standby => return false,
-            Class::Unreachable => (ALL, "the records of limits"),
-            _ => (
-                entry,
-                &*format!("the entry {entry} of the records of limits"),
-            ),
+            Class::Unreachable => (ALL, PLACE),
+            _ => (entry, &*format!("the entry {entry} of {PLACE}")),
         };
         if config_map.put_off(waits) {
             telemetry::unreadable(place, failed.reason, &failed.message);
@@ -321,16 +313,6 @@ impl Controller {
         old.iter()
             .map(|policy| path::of(&["data", policy]))
             .collect()
-    }
-}
-
-pub(super) fn object(place: &ObjectRef, data: Map<String, Value>) -> Object {
-    let mut body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
-    body["metadata"] = json!({"name": place.name, "namespace": place.namespace, "labels": {"app.kubernetes.io/name": "transom"}});
-    Object {
-        reference: place.clone(),
-        version: String::new(),
-        body,
     }
 }
 
@@ -422,18 +404,75 @@ mod tests {
         replica.record_for(key, admit).await
     }
 
+    /// As after a while.
+    async fn later(replica: &Controller) {
+        let store = replica.limits.store.as_ref().unwrap();
+        store.config_map.lock().await.read = None;
+    }
+
+    async fn recorded(replica: &Controller, entry: &str) -> Option<String> {
+        let store = replica.limits.store.as_ref().unwrap();
+        store.config_map.lock().await.text(entry)
+    }
+
     #[tokio::test]
-    async fn an_entry_that_cannot_be_used_is_read_again_and_holds_up_no_other_policy() {
+    async fn a_record_that_cannot_be_read_holds_up_its_policy_alone_and_stays_as_it_is() {
+        for text in [
+            "",
+            "nonsense",
+            "[]",
+            "{}",
+            r#"{"startedSeconds":0,"endsSeconds":0,"primaries":1,"reserved":{"elementsAdded":-1}}"#,
+            r#"{"startedSeconds":0,"endsSeconds":0,"primaries":99999999999,"reserved":{}}"#,
+            r#"{"startedSeconds":0,"endsSeconds":0,"primaries":1,"reserved":{"elementsMoved":1}}"#,
+        ] {
+            let (_folder, [ours, other]) = two();
+            let one: Arc<str> = "one".into();
+            assert!(!withheld(&ours, &primary("first")).await);
+            let counted = recorded(&ours, "one").await;
+            set(&other, "one", Some(text)).await;
+            // Neither who knows what was counted writes over it, nor who began after it.
+            for replica in [&ours, &other] {
+                let store = replica.limits.store.as_ref().unwrap();
+                store.config_map.lock().await.outdate();
+                let told = change(replica, "one").await.unwrap_err();
+                let place = "ConfigMap transom/transom-limits: `data.one` is not a record";
+                assert!(told.message.starts_with(place), "{text}: {told:?}");
+                assert_eq!(told.reason, KnownReason::ReadFailed.into());
+                change(replica, "two").await.unwrap();
+                replica.save(&one).await;
+                assert_eq!(recorded(replica, "one").await.as_deref(), Some(text));
+            }
+            // Who knows what was counted goes on from there.
+            set(&other, "one", None).await;
+            later(&ours).await;
+            assert!(withheld(&ours, &primary("second")).await, "{text}");
+            ours.save(&one).await;
+            let started =
+                |text: Option<String>| LimitRecord::parse(&text.unwrap()).unwrap().started_seconds;
+            assert_eq!(started(recorded(&ours, "one").await), started(counted));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_knows_of_no_count_begins_anew_when_an_unreadable_record_is_removed() {
         let (_folder, [ours, other]) = two();
         set(&other, "one", Some("nonsense")).await;
-        let told = change(&ours, "one").await.unwrap_err();
-        assert!(
-            told.message.contains("`data.one` is not a record"),
-            "{told:?}"
-        );
-        change(&ours, "two").await.unwrap();
+        change(&ours, "one").await.unwrap_err();
         set(&other, "one", None).await;
-        // As after a while.
+        later(&ours).await;
+        change(&ours, "one").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_stop_is_not_written_over_a_record_that_cannot_be_read() {
+        let (_folder, [ours, other]) = two();
+        let one: Arc<str> = "one".into();
+        assert!(!withheld(&ours, &primary("first")).await);
+        let unsaved = || ours.limits.lock().get("one").unwrap().unsaved.is_some();
+        let record = ours.limits.ledger("one", |ledger| ledger.record().cloned());
+        ours.limits.lock().get_mut("one").unwrap().unsaved = record.unwrap();
+        set(&other, "one", Some("nonsense")).await;
         ours.limits
             .store
             .as_ref()
@@ -441,8 +480,16 @@ mod tests {
             .config_map
             .lock()
             .await
-            .read = None;
-        change(&ours, "one").await.unwrap();
+            .outdate();
+        ours.save(&one).await;
+        assert_eq!(recorded(&ours, "one").await.as_deref(), Some("nonsense"));
+        assert!(unsaved());
+        let store = ours.limits.store.as_ref().unwrap();
+        let mut config_map = store.config_map.lock().await;
+        assert!(
+            config_map.is_put_off("one") && !config_map.put_off("one"),
+            "it was told"
+        );
     }
 
     /// One primary may be changed.
