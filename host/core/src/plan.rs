@@ -172,8 +172,8 @@ pub fn plan(
         if !rest.has(wanting, one) {
             continue;
         }
-        match course::step(wanting, one, contentions) {
-            Ok(steps) => feasible.plan.steps.extend(steps),
+match course::step(wanting, one, contentions) {
+            Ok(steps) => feasible.plan.extend(one, steps),
             Err(StepError::Fails(failure)) => return Err(failure),
             Err(StepError::Waits(failure, next)) => {
                 if feasible.waits.is_none() {
@@ -250,6 +250,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The objects of those steps that remove what is no longer desired. They come last.
     pub pruned: BTreeSet<ObjectRef>,
+    /// The objects that are removed to be made anew.
+    pub remade: BTreeSet<ObjectRef>,
 }
 
 impl Plan {
@@ -260,7 +262,18 @@ impl Plan {
             primary: (*key.primary).clone(),
             steps: steps.into_iter().collect(),
             pruned: BTreeSet::new(),
+            remade: BTreeSet::new(),
         }
+    }
+
+    /// Adds the steps to what is desired. A removal of an object that is wanted is the first half of making it anew.
+    fn extend(&mut self, desired: &Desired<'_>, steps: Vec<Step>) {
+        if matches!(desired, Desired::Whole(_)) {
+            let removed = steps.iter().filter(|step| step.kind() == WriteKind::Delete);
+            self.remade
+                .extend(removed.map(|step| step.target().clone()));
+        }
+        self.steps.extend(steps);
     }
 
     /// Adds the steps that remove what is no longer desired: they wait for the earlier steps ([`Outcome::permits`]).

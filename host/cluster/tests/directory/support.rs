@@ -141,6 +141,7 @@ pub(crate) fn apply(directory: &Directory, steps: Vec<Step>) -> Outcome {
         primary: map_ref("primary"),
         steps,
         pruned: Default::default(),
+        remade: Default::default(),
     };
     transom_cluster::apply(plan, |_| Ok(directory))
         .now_or_never()

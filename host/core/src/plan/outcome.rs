@@ -171,6 +171,7 @@ impl Outcome {
     /// - A step that takes a right away also runs after any write that failed because of its one object: who can block
     ///   that object must not keep the right.
     /// - A pruned object always waits for what is desired: nothing is pruned until everything is written.
+    /// - An object that is made anew is removed only if it can be made as well: after any failed write it stays.
     pub fn permits(&self, plan: &Plan, next: &Step) -> bool {
         let takes_right = takes_right(&plan.primary, next);
         let is_pruned = |target: &ObjectRef| plan.pruned.contains(target);
@@ -193,7 +194,9 @@ impl Outcome {
                 )
             )
         };
-        self.steps.iter().all(of_one_object)
+        let is_remade = plan.remade.contains(next.target());
+        let mut steps = self.steps.iter();
+        steps.all(|step| step.result.is_ok() || !is_remade && of_one_object(step))
     }
 
     /// The failed write that a guest gets as an input; `before` is the earlier one. That stays after what passes by
@@ -342,6 +345,7 @@ mod tests {
             primary,
             steps: Vec::new(),
             pruned: BTreeSet::new(),
+            remade: BTreeSet::new(),
         }
     }
 

@@ -52,14 +52,23 @@ pub struct PermittedPlan {
 }
 
 impl WriteLimiter {
-    /// Counts the steps of a plan up to the first one over the budget. Call [`Self::give_back`] for a step that is
-    /// not written in the end.
+    /// Counts the steps of a plan up to the first one over the budget. An object that could be removed, but not made
+    /// anew, stays. Call [`Self::give_back`] for a step that is not written in the end.
     pub fn admit(&mut self, key: &Key, mut plan: Plan, now_seconds: i64) -> PermittedPlan {
         self.sweep(now_seconds);
         let mut steps = plan.steps.iter();
         let refused = steps.position(|step| !self.count(key, step, now_seconds));
-        let stopped = refused.map(|at| self.exceeded(key, &plan.steps[at], now_seconds));
-        plan.steps.truncate(refused.unwrap_or(plan.steps.len()));
+        let rest = plan.steps.split_off(refused.unwrap_or(plan.steps.len()));
+        let next = rest.first();
+        let stopped = next.map(|step| self.exceeded(key, step, now_seconds));
+        let anew = next.filter(|step| step.kind() == WriteKind::Create);
+        let is_half = |step: &mut Step| {
+            let same = anew.is_some_and(|anew| anew.target() == step.target());
+            same && step.kind() == WriteKind::Delete
+        };
+        if let Some(half) = plan.steps.pop_if(is_half) {
+            self.give_back(key, &half);
+        }
         PermittedPlan { plan, stopped }
     }
 
@@ -140,7 +149,7 @@ fn counts(at: i64, now_seconds: i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{key, target};
+    use crate::sample::{key, object, target};
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -240,6 +249,33 @@ mod tests {
         again.steps = (0..MAX_WRITES).map(|_| removal("0".to_owned())).collect();
         let admitted = limiter.admit(&key, again, 0);
         assert_eq!(admitted.plan.steps.len(), MAX_WRITES - 1);
+    }
+
+    #[test]
+    fn an_object_that_is_made_anew_is_not_removed_without_a_write_left_to_make_it() {
+        // How many of the two steps may be written after so many writes of this or of other objects.
+        for (this, others, admitted) in [
+            (MAX_WRITES - 2, 0, 2),
+            (MAX_WRITES - 1, 0, 0),
+            (MAX_WRITES, 0, 0),
+            (0, MAX_WRITES_OF_PRIMARY - 1, 2),
+            (0, MAX_WRITES_OF_PRIMARY, 0),
+        ] {
+            let (mut limiter, key) = (WriteLimiter::default(), key("a"));
+            let others = (0..others).map(|at| patch(&at.to_string()));
+            let before = (0..this).map(|_| patch("t")).chain(others);
+            let before = limiter.admit(&key, Plan::new(&key, before), 0);
+            assert_eq!(before.stopped, None);
+            let there = object(target("t"), Value::Null);
+            let removal = Step::delete(&there, "it is made anew");
+            let remade = [removal.clone(), Step::Create { desired: there }];
+            let now = limiter.admit(&key, Plan::new(&key, remade), 0);
+            let done = (now.plan.steps.len(), now.stopped.is_none());
+            assert_eq!(done, (admitted, admitted == 2), "{this}");
+            // What is not written does not count.
+            let more = limiter.admit(&key, Plan::new(&key, vec![removal; MAX_WRITES]), 0);
+            assert_eq!(more.plan.steps.len(), MAX_WRITES - this - admitted);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::plan::WriteKind::{Create, Delete, Patch, Update};
 use crate::plan::kept::Kept;
+use crate::plan::{Outcome, StepOutcome, WriteFailure};
 use transom_api::KnownReason;
 
 const ALL: [&str; 3] = ["create", "update", "delete"];
@@ -163,4 +164,49 @@ fn it_is_not_made_anew_again_and_again() {
         assert_eq!(remade(), Ok(2));
     }
     assert_eq!(remade(), Err(KnownReason::Contended.as_str().to_owned()));
+}
+
+#[test]
+fn it_is_made_anew_as_a_whole_or_stays() {
+    use KnownReason::{AdmissionRefused, QuotaExceeded, WriteConflict};
+    let manifest = binds(&ALL);
+    let removed = |object: &Object| Desired::Gone(object.reference.clone());
+    for finalizers in [json!([]), json!([HOLD])] {
+        let there = made(&manifest, &finalizers);
+        // Whether each step to the binding follows a write of another object.
+        let follows = |desired: Desired<'_>, kind, result: Result<(), KnownReason>| {
+            let targets = [claimed(&there, alone())];
+            let contentions = Contentions::default();
+            let feasible = all(&policy(&manifest), &targets, &[desired], &contentions);
+            let plan = feasible.unwrap().plan;
+            let message = String::new();
+            let result = result.map_err(|reason| WriteFailure { reason, message });
+            let before = StepOutcome::of(role("other"), kind, result.map(|()| None));
+            let outcome = Outcome {
+                steps: vec![before],
+                stopped: None,
+            };
+            let steps = plan.steps.iter();
+            let follows: Vec<bool> = steps.map(|step| outcome.permits(&plan, step)).collect();
+            follows
+        };
+        let anew = || bound(&there, "right");
+        let steps = follows(anew(), Create, Ok(())).len();
+        assert_eq!(follows(anew(), Create, Ok(())), vec![true; steps]);
+        for (kind, reason) in [
+            (Create, QuotaExceeded),
+            (Update, AdmissionRefused),
+            (Delete, AdmissionRefused),
+            (Delete, WriteConflict),
+        ] {
+            let after = follows(anew(), kind, Err(reason));
+            assert_eq!(
+                after,
+                vec![false; steps],
+                "{finalizers} {kind:?} {reason:?}"
+            );
+            // A right that is not wanted goes all the same.
+            assert_eq!(follows(removed(&there), kind, Err(reason)), [true]);
+        }
+    }
 }
