@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub enum Observation {
     /// The object exists, new or changed; the whole object as it is now.
     Present(Object),
+    /// The object was changed, and is one of which only the name is kept.
+    Changed(ObjectRef),
     /// The object is gone.
     Gone(ObjectRef),
     /// A file or a kind cannot be read, and why; the last good state stays.

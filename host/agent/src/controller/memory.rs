@@ -169,6 +169,17 @@ impl Memory {
         concerned
     }
 
+    /// The reconciles that wait for a change of an object of which only the name is kept: their plan cannot go on
+    /// because of it, or they are about to read it.
+    pub(crate) fn waiting_for(&self, object: &ObjectRef) -> Vec<Key> {
+        let dependent = self.dependencies.concerned(object);
+        let waits = |key: &&Key| {
+            let seen = self.seen.get(*key).and_then(|seen| seen.get(object));
+            seen.is_none_or(Seen::is_awaited)
+        };
+        dependent.filter(waits).cloned().collect()
+    }
+
     /// When a time in an object that a reconcile depends on gets as old as its limit, in seconds since 1970.
     pub(crate) fn expires(&self, key: &Key) -> Option<i64> {
         let seen = self.seen.get(key)?.values();
@@ -350,6 +361,30 @@ mod tests {
         memory.sets.set(&key, vec![seen]);
         let concerned = memory.concerned(&map.reference, Observed::Present(&map), 0);
         assert!(concerned.keys.into_iter().eq([key]));
+    }
+
+    #[test]
+    fn a_change_of_an_object_of_which_only_the_name_is_kept_wakes_who_waits_for_one() {
+        let object = ObjectRef::local("v1", "ConfigMap", Some("n"), "c");
+        let key = Key::new(&"p".into(), &object);
+        let mut hinders = Seen::whole(None);
+        hinders.hinders();
+        for (seen, waits) in [
+            // It is about to be read.
+            (None, true),
+            (Some(Seen::pending()), true),
+            (Some(hinders), true),
+            (Some(Seen::whole(None)), false),
+            (Some(Seen::presence(None)), false),
+            (Some(Seen::default()), false),
+        ] {
+            let mut memory = Memory::default();
+            assert!(memory.waiting_for(&object).is_empty(), "nobody needs it");
+            memory.dependencies.add(&key, [&object]);
+            let seen = seen.map(|seen| (object.clone(), seen));
+            memory.seen.insert(key.clone(), seen.into_iter().collect());
+            assert_eq!(memory.waiting_for(&object).contains(&key), waits);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]

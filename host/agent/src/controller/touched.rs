@@ -148,9 +148,18 @@ impl Touched {
         }
     }
 
+    /// Has a change of each of these objects that was read count although it is not known what the object says now: the
+    /// plan cannot go on because of it.
+    fn hindered_by(&mut self, objects: &[ObjectRef]) {
+        for object in objects {
+            self.objects.get_mut(object).map(Seen::hinders);
+        }
+    }
+
     /// The same for what a plan waits for, of which an own write may call for another reconcile as well.
     pub(super) fn plan_waits_for(&mut self, objects: &[ObjectRef]) {
         self.waits_for(objects);
+        self.hindered_by(objects);
         for object in objects {
             self.needed.entry(object.clone()).or_default().expect();
         }
@@ -161,6 +170,7 @@ impl Touched {
         if failure.class == Class::Waiting {
             self.waits_for(&failure.objects);
         }
+        self.hindered_by(&failure.objects);
         Box::new(Ended {
             failure,
             touched: self,

@@ -101,6 +101,10 @@ impl Controller {
     fn observe(&self, observation: Observation) {
         match observation {
             Observation::Present(object) => self.present(object),
+            Observation::Changed(reference) => {
+                let keys = self.memory.lock().waiting_for(&reference);
+                self.enqueue_for(&reference, keys);
+            }
             Observation::Gone(reference) => {
                 self.rehearsals.changed(&reference, None);
                 self.memory.lock().gone(&reference);
@@ -167,7 +171,12 @@ impl Controller {
                 self.expire_at(&queue, &key, at);
             }
         }
-        for key in concerned.keys {
+        self.enqueue_for(object, concerned.keys);
+    }
+
+    /// Enqueues the reconciles that a change of an object concerns.
+    fn enqueue_for(&self, object: &ObjectRef, keys: impl IntoIterator<Item = Key>) {
+        for key in keys {
             let cause = Cause::Input(object.clone());
             self.queues.push(&key, Queued::Reconcile(cause));
         }

@@ -212,7 +212,13 @@ impl SharedConnection {
                 match Self::restore(reference, heard) {
                     Some(Ok(Some(object))) => Some(Observation::Present(object)),
                     Some(Err(_)) => None,
-                    Some(Ok(None)) | None => gone.then(|| Observation::Gone((**reference).clone())),
+                    Some(Ok(None)) | None if *gone => {
+                        Some(Observation::Gone((**reference).clone()))
+                    }
+                    Some(Ok(None)) | None => {
+                        let has_name = self.cache().has_name(reference);
+                        has_name.then(|| Observation::Changed((**reference).clone()))
+                    }
                 }
             }
             Topic::Fault(reference) => Some(match self.cache().unreadable_object(reference) {
@@ -249,8 +255,8 @@ pub(super) enum Topic {
 pub(super) struct ServerNews {
     /// Its topic.
     pub(super) topic: Topic,
-    /// Whether the object is gone. An object that is absent without this flag is only no longer watched, and not
-    /// reported.
+    /// Whether the object is gone. An object that is absent without this flag is one of which only the name is kept, or
+    /// no longer watched, and not reported.
     pub(super) gone: bool,
 }
 

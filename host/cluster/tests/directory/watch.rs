@@ -62,6 +62,7 @@ impl Watched {
             Observation::Present(object) => {
                 format!("{} {}", object.reference, object.body["data"]["x"])
             }
+            Observation::Changed(reference) => format!("changed {reference}"),
             Observation::Gone(reference) => format!("gone {reference}"),
             Observation::Unreadable(unreadable) => {
                 format!("{} {}", unreadable.reason.as_str(), unreadable.place)

@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Seen {
     /// It is not known yet what counts, so everything does.
     pending: bool,
+    /// Whether the plan cannot go on because of it.
+    hinders: bool,
     /// The fingerprint, if every change counts; none inside for an object that was not there, or whose state is not
     /// known.
     content: Option<Option<Digest>>,
@@ -104,6 +106,16 @@ impl Seen {
         self.pending = true;
     }
 
+    /// The plan cannot go on because of it.
+    pub fn hinders(&mut self) {
+        self.hinders = true;
+    }
+
+    /// Whether a change counts that is told without what the object says: only where the plan waits for one.
+    pub fn is_awaited(&self) -> bool {
+        self.pending || self.hinders
+    }
+
     /// The whole object, or its absence.
     pub fn whole(object: Option<&Object>) -> Self {
         Self {
@@ -186,6 +198,7 @@ impl Seen {
     /// Adds what was seen of the same object later.
     pub fn add(&mut self, later: Self) {
         self.pending = false;
+        self.hinders |= later.hinders;
         self.content = later.content.or(self.content);
         self.shared = later.shared.or(self.shared);
         self.fields = later.fields.or(self.fields.take());

@@ -176,8 +176,10 @@ fn put_access(folder: &Path, rules: &Value, taken: bool) -> Result<PathBuf> {
         false => json!({"makes": [made_role, binding]}),
         true => json!({"makes": [card, made_role], "removes": [binding]}),
     };
+    // Without a resync only what is told wakes.
     let spec = json!({
         "primary": {"apiVersion": MANAGED.0, "kind": MANAGED.1},
+        "resyncSeconds": 0,
         "grant": {"write": [
             {"kind": "ConfigMap", "namespace": "made-{primary.name}", "name": "facts", "verbs": verbs, "fields": ["data"]},
             granted("ClusterRole", json!({"rules": [reads("{primary.name}")]})),
@@ -295,6 +297,39 @@ fn an_object_of_others_that_goes_makes_room_at_once() -> Result<()> {
         stage.delete(MANAGED, None, "taken").await?;
         let is_gone = |object: &Value| object.is_null();
         stage.objects().wait_for(binding, place, is_gone).await?;
+        agent.stop()?;
+        stage.nothing_denied(mark).await
+    })
+}
+
+#[test]
+fn an_object_of_others_that_they_put_right_is_found_right_at_once() -> Result<()> {
+    on_stage(async |stage| {
+        let folder = stage.cluster.folder().join("policies-right");
+        let file = put_access(&folder, &json!([reads("{name}")]), false)?;
+        let words = policies_at(&file)?;
+        stage.grant_exactly(&words).await?;
+        let binding = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
+        let of = |kind, name| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+        let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "u"});
+        let theirs = json!({"apiVersion": binding.0, "kind": binding.1,
+            "metadata": {"name": "access-lent", "ownerReferences": [owner]},
+            "roleRef": of("ClusterRole", "access-lent"), "subjects": [of("Group", "agents:lent")]});
+        stage.objects().create(theirs).await?;
+        let uid = async || {
+            let there = stage.get(binding, None, "access-lent").await?;
+            anyhow::Ok(there.context("no binding")?["metadata"]["uid"].take())
+        };
+        let before = uid().await?;
+        stage.managed("lent").await?;
+        let mark = stage.mark()?;
+        let agent = stage.start_agent(&words)?;
+        agent.wait_for("ManagedCluster lent", "Failed TargetNotOwned")?;
+        // Nobody reads this kind, and no label says that the object is the agent's: only the name is kept.
+        let given = json!({"metadata": {"ownerReferences": null}});
+        stage.patch(binding, None, "access-lent", given).await?;
+        agent.wait_for("ManagedCluster lent", "Applied InSync")?;
+        ensure!(uid().await? == before, "it was made anew");
         agent.stop()?;
         stage.nothing_denied(mark).await
     })

@@ -1,6 +1,6 @@
 //! Changes of the cache by watch events, lists and answers, and the news that each change causes.
 //! A change that no reader of the cache can see causes no news. Of an object of which only the name is kept, a reader
-//! can see that it is gone.
+//! can see that it is gone, and is told that it changed.
 
 use super::{Cache, SentAt, later};
 use crate::kubernetes::decode;
@@ -12,6 +12,14 @@ use std::time::Instant;
 use transom_core::object::Object;
 use transom_core::reference::ObjectRef;
 use transom_core::watches::{Keep, Scope};
+
+/// An object of which only the name is kept.
+#[derive(PartialEq)]
+struct NamedObject {
+    version: Box<str>,
+    /// Whether the watch told this version; an answer is known to who asked alone.
+    is_told: bool,
+}
 
 impl Cache {
     /// The present moment, for a request that is sent now; pass it along with the answer.
@@ -130,25 +138,42 @@ impl Cache {
             change(&mut watched.store);
         }
         let after = self.merged(&scope, key).map(|kept| kept.content.clone());
-        let name = name.filter(|_| after.is_none() && self.named(number, key).is_none());
+        let gone = match name.filter(|_| after.is_none()) {
+            Some(name) => match self.named(number, key) {
+                Some(now) if now.is_told && now != name => return vec![self.edited(&scope, key)],
+                now => now.is_none().then_some(KeptContent::Name),
+            },
+            None => None,
+        };
         self.news(
             &scope,
             key,
-            before.as_ref().or(name.as_ref()),
+            before.as_ref().or(gone.as_ref()),
             after.as_ref(),
         )
     }
 
     /// What a watch that keeps only names has of an object.
-    fn named(&self, number: u64, key: &str) -> Option<KeptContent> {
+    fn named(&self, number: u64, key: &str) -> Option<NamedObject> {
         let mut watches = self.watches.iter();
         let watched = watches.find(|one| one.number == number && one.keep.names_only)?;
         let kept = watched.store.known(key).next()?;
-        Some(kept.content.clone())
+        Some(NamedObject {
+            version: kept.version.clone(),
+            is_told: !watched.store.is_unconfirmed(key),
+        })
+    }
+
+    /// The news of an object that changed and of which only the name is kept.
+    pub(super) fn edited(&self, scope: &Scope, key: &str) -> ServerNews {
+        ServerNews {
+            topic: Topic::Object(Arc::new(self.reference(scope, key))),
+            gone: false,
+        }
     }
 
     /// The newest state of an object in any watch of its kind that keeps what the object says.
-    fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
+    pub(super) fn merged(&self, scope: &Scope, key: &str) -> Option<&StoredObject> {
         let of_kind = |other: &&Watched| other.is_of_kind(scope) && !other.keep.names_only;
         let kept = self
             .watches

@@ -54,8 +54,12 @@ impl Cache {
         for mut one in ended {
             news.append(&mut one.untold);
             if one.keep.names_only {
-                for (key, kept) in one.store.all().filter(|(key, _)| self.misses(&one, key)) {
-                    news.extend(self.ended(&one.scope, key, kept));
+                for (key, kept) in one.store.all() {
+                    if self.misses(&one, key) {
+                        news.extend(self.ended(&one.scope, key, kept));
+                    } else if self.has_other(&one, key, kept) {
+                        news.push(self.edited(&one.scope, key));
+                    }
                 }
                 continue;
             }
@@ -77,6 +81,14 @@ impl Cache {
         let is_listed = heirs.any(|heir| heir.synced && heir.keep.admits(&reference));
         let mut others = self.about(&reference);
         is_listed && others.all(|other| other.store.get(key).is_none())
+    }
+
+    /// Whether the watch that goes on found another version of such an object.
+    fn has_other(&self, ended: &Watched, key: &StoreKey, kept: &StoredObject) -> bool {
+        let mut heirs = self.wanted().filter(|heir| *heir.scope == *ended.scope);
+        let is_other = |now: &StoredObject| now.version != kept.version;
+        let found = heirs.any(|heir| heir.store.get(key).is_some_and(is_other));
+        found && self.merged(&ended.scope, key).is_none()
     }
 
     /// Hands an object of an ended watch to those that take it over: the list of one may still come, or was older. So
