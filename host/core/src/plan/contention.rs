@@ -105,7 +105,7 @@ pub struct Contention {
     lost_at: Vec<i64>,
     /// When a write was planned last, in seconds since 1970.
     at: i64,
-    /// What the server made of the values that were written.
+    /// What the server made of the fields that were written of an object of others.
     forms: KeptForms,
 }
 
@@ -194,14 +194,13 @@ impl Contention {
 
     /// Takes in what the server made of a write.
     fn keep(&mut self, kept: &Kept) {
-        self.forms.then(kept);
-        if kept.whole.is_none() {
-            // Lists that are compared by their elements have places of other names.
-            self.forms.retain(|path| self.left.of(path).is_some());
-        }
         if let Some(whole) = kept.whole {
             self.left.put("", whole);
+            return;
         }
+        self.forms.then(kept);
+        // Lists that are compared by their elements have places of other names.
+        self.forms.retain(|path| self.left.of(path).is_some());
         for (place, there) in kept.places() {
             self.left.put(place, there);
         }

@@ -2,13 +2,14 @@
 
 use super::{Contention, FieldFingerprints, WINDOW_SECONDS, whole};
 use crate::object::Object;
-use crate::plan::Step;
 use crate::plan::kept::{Kept, KeptForms};
+use crate::plan::{Step, WriteKind};
 use crate::reference::ObjectRef;
 use crate::share::lock::MutexExt as _;
+use crate::stamp::Stamp;
 use crate::work::Key;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The contention of every object that is written. Each look at it locks it for a moment, so that primaries can be
 /// planned side by side.
@@ -21,6 +22,9 @@ pub(super) struct CountedWrite {
     pub(super) whole: Table,
     /// Of objects of which fields were written. Several primaries may own fields of one object, so each has its own.
     pub(super) fields: Table,
+    /// In which form the server keeps the objects that a policy makes: the same for all primaries that share one,
+    /// whichever of them wrote it.
+    forms: BTreeMap<(Arc<str>, ObjectRef), KeptForms>,
 }
 
 /// By primary and policy, and object. What was counted ends with the primary: one that is made anew starts from
@@ -125,6 +129,7 @@ impl Table {
 impl CountedWrite {
     fn wrote(&mut self, key: &Key, step: &Step, kept: &Kept) {
         let target = step.target();
+        self.keep_form(key, step, kept);
         let contention = match step {
             // It says nothing about the fields that are contended.
             step if step.is_of_finalizers() => None,
@@ -141,10 +146,25 @@ impl CountedWrite {
             Step::Create { .. } | Step::Update { .. } => self.whole.known(key, target),
         };
         if let Some(contention) = contention {
-            if matches!(step, Step::Create { .. } | Step::Delete { .. }) {
-                contention.forms = KeptForms::default();
-            }
             contention.written_as(kept);
+        }
+    }
+
+    /// Takes in what the server made of an object that a policy makes. Of one that is made anew nothing is known. One
+    /// without a stamp is made once: nobody looks at it again.
+    fn keep_form(&mut self, key: &Key, step: &Step, kept: &Kept) {
+        let is_once = matches!(step, Step::Create { desired } if Stamp::read(desired).is_none());
+        if is_once || step.kind() == WriteKind::Patch {
+            return;
+        }
+        let made = (Arc::clone(&key.policy), step.target().clone());
+        let mut forms = self.forms.remove(&made).unwrap_or_default();
+        if step.kind() != WriteKind::Update {
+            forms = KeptForms::default();
+        }
+        forms.then(kept);
+        if !forms.is_empty() {
+            self.forms.insert(made, forms);
         }
     }
 }
@@ -209,9 +229,13 @@ impl Contentions {
         }
     }
 
-    /// What the server made of an object that a policy made for a primary.
+    /// What the server made of an object that a policy made, for whichever primary.
     pub(in crate::plan) fn form(&self, key: &Key, object: &ObjectRef) -> KeptForms {
-        self.counted().whole.form(key, object)
+        let forms = &self.counted().forms;
+        // Fast path: no key is built for a look-up.
+        let made = (!forms.is_empty()).then(|| (Arc::clone(&key.policy), object.clone()));
+        let forms = made.and_then(|made| forms.get(&made));
+        forms.cloned().unwrap_or_default()
     }
 
     /// What the server made of fields that were written for a primary.
@@ -224,10 +248,14 @@ impl Contentions {
         // Never both locks at once.
         let (whole, fields) = {
             let counted = self.counted();
-            (counted.whole.formed(policy), counted.fields.formed(policy))
+            let whole = counted.forms.iter().filter(|((of, _), _)| **of == *policy);
+            let whole: Vec<_> = whole
+                .map(|(made, forms)| (made.clone(), forms.clone()))
+                .collect();
+            (whole, counted.fields.formed(policy))
         };
         let mut counted = to.counted();
-        counted.whole.form_as(whole);
+        counted.forms.extend(whole);
         counted.fields.form_as(fields);
     }
 
@@ -250,11 +278,10 @@ impl Contentions {
         }
     }
 
-    /// Forgets in which form an object was kept that a policy made for a primary and that is not there any more.
+    /// Forgets in which form an object was kept that a policy made and that is not there any more.
     pub fn forget_form(&self, key: &Key, object: &ObjectRef) {
-        if let Some(contention) = self.counted().whole.known(key, object) {
-            contention.forms = KeptForms::default();
-        }
+        let made = (Arc::clone(&key.policy), object.clone());
+        self.counted().forms.remove(&made);
     }
 
     /// Forgets an object that is not there any more, of which fields were written.
@@ -273,6 +300,7 @@ impl Contentions {
     pub fn remove_policy(&self, policy: &str) {
         let mut counted = self.counted();
         counted.whole.remove_policy(policy);
+        counted.forms.retain(|(of, _), _| **of != *policy);
         counted.fields.remove_policy(policy);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::WriteKind::{Create, Update};
+use crate::plan::kept::Kept;
 use crate::plan::lacking;
 
 fn of_another(stands_in: bool) -> Ownership {
@@ -105,4 +106,72 @@ fn of_an_object_of_one_primary_nobody_is_let_try() {
         lacking(wanting, &desired, &Contentions::default())
     });
     assert!(lacking.is_empty());
+}
+
+#[test]
+fn the_form_in_which_a_server_keeps_it_is_right_for_all_who_want_the_same() {
+    let grant = json!({"apiVersion": "v1", "kind": "ResourceQuota", "namespace": "n", "name": "shared",
+        "verbs": ["create", "update"], "fields": ["spec"]});
+    let policy = policy(&with(
+        objects_manifest(),
+        &[("/spec/grant/write", json!([grant]))],
+    ));
+    let quota = ObjectRef::local("v1", "ResourceQuota", Some("n"), "shared");
+    let wants = |spec: Value| {
+        let content = json!({"spec": spec});
+        [Desired::Whole(Whole {
+            object: quota.clone(),
+            fixed: Map::new(),
+            content: content.as_object().cloned().unwrap_or_default(),
+            data: BTreeMap::new(),
+            ends_seconds: None,
+        })]
+    };
+    let target = |ownership, there: Option<&Object>| {
+        [TargetState {
+            object: quota.clone(),
+            existing: there.cloned().map(Arc::new),
+            ownership,
+            withheld: None,
+        }]
+    };
+    let contentions = Contentions::default();
+    let spec = || json!({"hard": {"pods": "1"}, "scopeSelector": {}});
+    // The first one makes it, and the server leaves out the empty map.
+    let stands_in = target(of_another(true), None);
+    let mut plan = all(&policy, &stands_in, &wants(spec()), &contentions).unwrap();
+    let made = plan.plan.steps.pop().unwrap();
+    let Step::Create { desired } = &made else {
+        panic!("{made:?}")
+    };
+    let mut there = desired.clone();
+    there.body["spec"] = json!({"hard": {"pods": "1"}});
+    let mut others = there.clone();
+    others.body["spec"] = json!({"hard": {"pods": "2"}});
+    let Ownership::OwnedBy { owner, .. } = of_another(false) else {
+        panic!("another one owns it")
+    };
+    let wrote = |step: &Step| contentions.wrote(&owner, step, &Kept::of(step, &there));
+    let is_right_for = |ownership: Ownership, there: &Object, spec: Value| {
+        let targets = target(ownership, Some(there));
+        let plan = all(&policy, &targets, &wants(spec), &contentions);
+        plan.is_ok_and(|planned| planned.plan.steps.is_empty())
+    };
+    let is_right = |there, spec| is_right_for(of_another(false), there, spec);
+    assert!(!is_right(&there, spec()), "it is not known to be a form");
+    wrote(&made);
+    assert!(is_right(&there, spec()));
+    assert!(!is_right(&others, spec()));
+    assert!(!is_right(
+        &there,
+        json!({"hard": {"pods": "1"}, "scopes": []})
+    ));
+    // Nor has the next one that keeps it anything to write.
+    let owns = Ownership::Owner {
+        rivals: Rivals::OfPolicy,
+    };
+    assert!(is_right_for(owns, &there, spec()));
+    // Of one that is made anew nothing is known.
+    contentions.forget_form(&owner, &quota);
+    assert!(!is_right(&there, spec()));
 }
