@@ -121,20 +121,6 @@ pub struct Feasible {
     pub refused: Option<Failure>,
 }
 
-/// Whether a plan follows from what was read and from the answer alone: everything has its steps, or the first object
-/// without one has none for what it is itself.
-pub fn is_determined(
-    targets: &[TargetState],
-    (waits, refused): (&Option<Failure>, &Option<Failure>),
-    unplanned: &Unplanned,
-) -> bool {
-    let by_object = || {
-        let withheld = targets.iter().any(|one| one.withheld.is_some());
-        matches!(unplanned, Unplanned::Failed(..)) && !withheld
-    };
-    refused.is_none() && (waits.is_none() || by_object())
-}
-
 /// Plans a step for each desired value that differs from what is there, in order. The finalizer of the primary comes
 /// first if the plan makes an object, and last otherwise. Records each object in `contentions`; call
 /// [`contention::Contention::written`] after a successful write.
@@ -172,7 +158,7 @@ pub fn plan(
         if !rest.has(wanting, one) {
             continue;
         }
-match course::step(wanting, one, contentions) {
+        match course::step(wanting, one, contentions) {
             Ok(steps) => feasible.plan.extend(one, steps),
             Err(StepError::Fails(failure)) => return Err(failure),
             Err(StepError::Waits(failure, next)) => {

@@ -11,7 +11,7 @@ use transom_core::plan::contention::Contentions;
 use transom_core::plan::desired::Open;
 use transom_core::plan::fleet::Writes;
 use transom_core::plan::{self, PlanInput};
-use transom_core::rollout::expected::{Expecting, PlanQuestion, planned};
+use transom_core::rollout::expected::{Expecting, PlanQuestion, is_determined, planned};
 
 impl Controller {
     /// Whether plans under a revision are compared, or are those of a trial.
@@ -91,7 +91,7 @@ impl Controller {
         // What others overwrote meanwhile makes no other plan, but it may hold one up.
         let feasible = plan::plan(&wanting, &desired, &Contentions::default()).ok()?;
         let kept = (&feasible.waits, &feasible.refused);
-        let determined = plan::is_determined(&observed.targets, kept, &feasible.unplanned);
+        let determined = is_determined(&observed.targets, kept, &feasible.unplanned);
         let steps = &feasible.plan.steps;
         determined.then(|| planned(&writes_of(steps, observed.present(), &open)))
     }

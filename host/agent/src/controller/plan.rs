@@ -16,6 +16,7 @@ use transom_core::plan::{
     self, Feasible, Plan, PlanInput, Step, TimeAdded, Unplanned, finalizer, remove,
 };
 use transom_core::reference::ObjectRef;
+use transom_core::rollout::expected::is_determined;
 use transom_core::stamp::{SourceRef, Stamp};
 use transom_core::work::Key;
 use transom_core::world::{Answer, Lowering};
@@ -188,7 +189,7 @@ impl Controller {
         let writes = LazyCell::new(|| writes_of(&desires.plan.steps, observed.present(), &open));
         self.accounts.would_write(wanting.key, || writes.clone());
         let kept = (&desires.waits, &desires.refused);
-        if plan::is_determined(&observed.targets, kept, &desires.unplanned) {
+        if is_determined(&observed.targets, kept, &desires.unplanned) {
             self.as_tried(admitted, observed, &wanting, &writes)?;
         }
         drop(writes);

@@ -133,7 +133,8 @@ impl Touched {
         self.ask_again_at = [self.ask_again_at, at].into_iter().flatten().min();
     }
 
-    /// Keeps when the first certificate ends of what is written, and asks again in the next second: then it has expired.
+    /// Keeps when the first certificate ends of what is written, and asks again in the next second: then it has
+    /// expired.
     pub(super) fn writes_until(&mut self, ends: Option<i64>, now_seconds: i64) {
         self.ends_seconds = self.ends_seconds.into_iter().chain(ends).min();
         let expired = ends.and_then(|at| at.checked_add(1));

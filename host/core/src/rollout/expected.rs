@@ -5,10 +5,11 @@ use super::Probation;
 use crate::contract::AgentFacts;
 use crate::contract::decide::Input;
 use crate::digest::Digest;
+use crate::failure::Failure;
 use crate::inputs::Found;
 use crate::object::Object;
 use crate::plan::fleet::Writes;
-use crate::plan::{Other, TargetState};
+use crate::plan::{Other, TargetState, Unplanned};
 use crate::work::Key;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -98,6 +99,20 @@ impl PlanQuestion<'_> {
         ]))
         .head()
     }
+}
+
+/// Whether a plan follows from what was read and from the answer alone: everything has its steps, or the first object
+/// without one has none for what it is itself.
+pub fn is_determined(
+    targets: &[TargetState],
+    (waits, refused): (&Option<Failure>, &Option<Failure>),
+    unplanned: &Unplanned,
+) -> bool {
+    let by_object = || {
+        let withheld = targets.iter().any(|one| one.withheld.is_some());
+        matches!(unplanned, Unplanned::Failed(..)) && !withheld
+    };
+    refused.is_none() && (waits.is_none() || by_object())
 }
 
 /// What stands for what would be written; 0 for nothing.
