@@ -124,11 +124,9 @@ impl SourceKubeconfig {
         self.view.clone()
     }
 
-    /// The earliest end of the client certificates that an answer takes over, and of the last CA certificate of each
-    /// cluster, in seconds since 1970.
-    pub fn ends_seconds(&self, answer: &Proposal) -> Option<i64> {
-        let users = answer.users.iter();
-        let users = users.filter_map(|user| self.view.users.get(user.entry as usize));
+    /// The next end of the client certificates that an answer takes over, and of the last CA certificate of each
+    /// cluster, in seconds since 1970; the first of all if none is to come.
+    pub fn ends_seconds(&self, answer: &Proposal, now_seconds: i64) -> Option<i64> {
         let authorities = answer.clusters.iter().filter_map(|cluster| {
             let bundles = cluster.authorities.iter();
             let bundles = bundles.filter_map(|bundle| self.bundles.get(*bundle as usize));
@@ -138,8 +136,17 @@ impl SourceKubeconfig {
                 .map(|certificate| certificate.ends_seconds)
                 .max()
         });
-        let users = users.filter_map(|user| user.credential.ends_seconds);
-        users.chain(authorities).min()
+        // The first of a chain, and that of the client itself.
+        let users = answer.users.iter().flat_map(|user| {
+            let entry = user.entry as usize;
+            let chain = self.view.users.get(entry);
+            let leaf = self.certificates.get(entry).copied().flatten();
+            let leaf = leaf.map(|leaf| leaf.ends_seconds);
+            [chain.and_then(|user| user.credential.ends_seconds), leaf]
+        });
+        let ends: Vec<i64> = users.flatten().chain(authorities).collect();
+        let to_come = ends.iter().filter(|ends| **ends >= now_seconds);
+        to_come.min().or_else(|| ends.iter().min()).copied()
     }
 }
 

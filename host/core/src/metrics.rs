@@ -127,7 +127,7 @@ metrics! {
     REPAIRED: Counter, "transom_repaired_by_resync_total", "objects", ["policy"],
         "Objects that a resync repaired: no watch event had reported the difference.";
     EXPIRY: Gauge, "transom_certificate_earliest_expiry_timestamp_seconds", "seconds since 1970", ["policy"],
-        "The earliest expiry of any client certificate that is written for a policy, and of the CA of its server; reported by the leader.";
+        "The next expiry of any client certificate that is written for a policy, or of the CA of its server; reported by the leader.";
     // Queues.
     QUEUE: Gauge, "transom_queue_primaries", "primaries", ["policy"],
         "Primaries that are being reconciled or are due; reported by the leader.";

@@ -78,7 +78,7 @@ pub(crate) struct Memory {
     pub(crate) written: Option<BTreeMap<ObjectRef, BTreeSet<Arc<str>>>>,
     /// The reconciles and their causes; `None` unless a command records them.
     pub(crate) journal: Option<Vec<HistoryEntry>>,
-    /// When the first client certificate expires in what was made for each primary, in seconds since 1970.
+    /// When the next certificate expires in what was made for each primary, in seconds since 1970.
     pub(crate) ends: BTreeMap<Key, i64>,
     /// The write that failed in the last reconcile of each primary for which one did.
     failed_writes: HashMap<Key, FailedWrite>,

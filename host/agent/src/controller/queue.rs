@@ -9,6 +9,9 @@ use tokio::time::Instant;
 use transom_core::reference::ObjectRef;
 use transom_core::work::Cause;
 
+/// How long after a change of an object of which only the name is kept a reconcile begins: others may change it often.
+pub(crate) const EDITED: Duration = Duration::from_secs(5);
+
 /// Why a primary is in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {

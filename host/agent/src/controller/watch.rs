@@ -2,7 +2,7 @@
 //! task of its own, so that one that is slow or does not answer holds up no other.
 
 use super::Controller;
-use super::queue::Queued;
+use super::queue::{EDITED, Queued};
 use super::workqueue::Workqueue;
 use crate::telemetry;
 use futures::StreamExt as _;
@@ -103,7 +103,7 @@ impl Controller {
             Observation::Present(object) => self.present(object),
             Observation::Changed(reference) => {
                 let keys = self.memory.lock().waiting_for(&reference);
-                self.enqueue_for(&reference, keys);
+                self.enqueue_for(&reference, keys, Some(EDITED));
             }
             Observation::Gone(reference) => {
                 self.rehearsals.changed(&reference, None);
@@ -171,14 +171,16 @@ impl Controller {
                 self.expire_at(&queue, &key, at);
             }
         }
-        self.enqueue_for(object, concerned.keys);
+        self.enqueue_for(object, concerned.keys.into_iter().collect(), None);
     }
 
     /// Enqueues the reconciles that a change of an object concerns.
-    fn enqueue_for(&self, object: &ObjectRef, keys: impl IntoIterator<Item = Key>) {
+    fn enqueue_for(&self, object: &ObjectRef, keys: Vec<Key>, after: Option<Duration>) {
         for key in keys {
-            let cause = Cause::Input(object.clone());
-            self.queues.push(&key, Queued::Reconcile(cause));
+            let cause = Queued::Reconcile(Cause::Input(object.clone()));
+            if let Some(queue) = self.queues.get(&key.policy) {
+                queue.push(&key.primary, cause, after);
+            }
         }
     }
 

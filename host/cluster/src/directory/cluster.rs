@@ -128,7 +128,7 @@ impl Cluster for Directory {
     }
 
     fn read<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
-        async move { self.unless_hidden(reference, self.shared.read_kept(reference)) }.boxed()
+        async move { self.unless_hidden(reference, || self.shared.read_kept(reference)) }.boxed()
     }
 
     fn read_confirmed<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
@@ -136,14 +136,14 @@ impl Cluster for Directory {
             let known = self.shared.store().print(file);
             known.is_some_and(|print| print.stamp.is_none())
         };
-        async move { self.unless_hidden(reference, self.read_again(reference, unconfirmed)) }
+        async move { self.unless_hidden(reference, || self.read_again(reference, unconfirmed)) }
             .boxed()
     }
 
     /// An object that is in no file that can be read may be in one that cannot.
     fn confirm<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
         async move {
-            let read = self.unless_hidden(reference, self.read_again(reference, |_| true))?;
+            let read = self.unless_hidden(reference, || self.read_again(reference, |_| true))?;
             if read.is_none() {
                 self.all_read(&reference.kind)?;
             }
@@ -153,7 +153,7 @@ impl Cluster for Directory {
     }
 
     fn read_whole<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
-        async move { self.unless_hidden(reference, self.shared.read_one(reference)) }.boxed()
+        async move { self.unless_hidden(reference, || self.shared.read_one(reference)) }.boxed()
     }
 
     fn read_record<'a>(&'a self, reference: &'a ObjectRef) -> BoxFuture<'a, ReadResult> {
@@ -289,16 +289,22 @@ impl Directory {
 
     /// What was read of an object, unless no user's file has it and one that could never be parsed names it: then it
     /// does not count as absent, nor as the one that the agent made.
-    fn unless_hidden(&self, reference: &ObjectRef, read: ReadResult) -> ReadResult {
-        let store = self.shared.store();
-        let Some(place) = store.hidden_in(reference) else {
-            return read;
+    fn unless_hidden(
+        &self,
+        reference: &ObjectRef,
+        read: impl FnOnce() -> ReadResult,
+    ) -> ReadResult {
+        // Looked at before the read: a file that is mended meanwhile is read by it or fails it, and never hides more.
+        let hidden_in = self.shared.store().hidden_in(reference).cloned();
+        let read = read()?;
+        let Some(place) = hidden_in else {
+            return Ok(read);
         };
-        match store.effective(reference) {
+        match self.shared.store().effective(reference) {
             Effective::Absent | Effective::Made(_) => Err(hidden(format!(
                 "failed to read {reference}: `{place}` cannot be parsed, and may hold it"
             ))),
-            Effective::Users(..) | Effective::Duplicate(_) => read,
+            Effective::Users(..) | Effective::Duplicate(_) => Ok(read),
         }
     }
 

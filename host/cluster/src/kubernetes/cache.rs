@@ -399,6 +399,7 @@ mod tests {
             Topic::Object(reference) => {
                 format!("{}{}", if *gone { '-' } else { '=' }, reference.name)
             }
+            Topic::Name(reference) => format!("={}", reference.name),
             Topic::Fault(reference) => format!("!{}", reference.name),
             Topic::Watch(_) => "watch".to_owned(),
             Topic::Answer(_) => "answer".to_owned(),

@@ -120,7 +120,12 @@ impl SharedConnection {
     pub(super) fn wrote(&self, object: &Object, asking: &Asking) {
         self.change(|cache| {
             let mut news = cache.answered(object, asking.asked);
-            news.retain(|news| !matches!(&news.topic, Topic::Object(reference) if **reference == object.reference));
+            news.retain(|news| match &news.topic {
+                Topic::Object(reference) | Topic::Name(reference) => {
+                    **reference != object.reference
+                }
+                Topic::Fault(_) | Topic::Watch(_) | Topic::Answer(_) => true,
+            });
             news
         });
     }
@@ -212,14 +217,12 @@ impl SharedConnection {
                 match Self::restore(reference, heard) {
                     Some(Ok(Some(object))) => Some(Observation::Present(object)),
                     Some(Err(_)) => None,
-                    Some(Ok(None)) | None if *gone => {
-                        Some(Observation::Gone((**reference).clone()))
-                    }
-                    Some(Ok(None)) | None => {
-                        let has_name = self.cache().has_name(reference);
-                        has_name.then(|| Observation::Changed((**reference).clone()))
-                    }
+                    Some(Ok(None)) | None => gone.then(|| Observation::Gone((**reference).clone())),
                 }
+            }
+            Topic::Name(reference) => {
+                let is_named = self.cache().has_name(reference);
+                is_named.then(|| Observation::Changed((**reference).clone()))
             }
             Topic::Fault(reference) => Some(match self.cache().unreadable_object(reference) {
                 Some(unreadable) => Observation::Unreadable(unreadable),
@@ -242,6 +245,8 @@ impl SharedConnection {
 pub(super) enum Topic {
     /// An object changed or is gone.
     Object(Arc<ObjectRef>),
+    /// An object changed of which only the name is kept. Another topic, so that it hides no end of the object.
+    Name(Arc<ObjectRef>),
     /// An object became usable or unusable.
     Fault(Arc<ObjectRef>),
     /// A watch can be followed, or cannot.
@@ -255,8 +260,7 @@ pub(super) enum Topic {
 pub(super) struct ServerNews {
     /// Its topic.
     pub(super) topic: Topic,
-    /// Whether the object is gone. An object that is absent without this flag is one of which only the name is kept, or
-    /// no longer watched, and not reported.
+    /// Whether the object is gone. An object that is absent without this flag is no longer watched, and not reported.
     pub(super) gone: bool,
 }
 
@@ -343,6 +347,16 @@ mod tests {
         feed.push([news("a", false)]);
         assert_eq!(feed.pop(), Some(news("b", false)));
         assert_eq!(feed.pop(), Some(news("a", false)));
+        // That one of which only the name is kept changed hides no end.
+        let edited = ServerNews {
+            topic: Topic::Name(Arc::new(ObjectRef::local("v1", "Secret", Some("n"), "a"))),
+            gone: false,
+        };
+        feed.push([news("a", true), edited.clone()]);
+        assert_eq!(
+            (feed.pop(), feed.pop()),
+            (Some(news("a", true)), Some(edited))
+        );
         assert_eq!(feed.pop(), None);
     }
 }

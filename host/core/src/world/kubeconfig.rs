@@ -146,7 +146,7 @@ pub(super) fn made<'a>(
         assembled: assembled.map_err(|error| source.failure(&error))?,
         source,
         limits,
-        ends_seconds: source.kubeconfig.ends_seconds(proposal),
+        ends_seconds: source.kubeconfig.ends_seconds(proposal, given.now_seconds),
     })
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Document<'a> {
     assembled: Assembled,
     source: &'a ReadKubeconfig,
     limits: KubeconfigLimits,
-    /// When the first of its client certificates ends, in seconds since 1970.
+    /// When the next of its certificates ends, in seconds since 1970.
     pub(super) ends_seconds: Option<i64>,
 }
 

@@ -39,9 +39,9 @@ impl DirectoryStore {
         if file.is_some_and(|file| !file.objects.is_empty()) {
             return;
         }
-        match words.is_empty() {
-            true => drop(self.hidden.remove(place)),
-            false => drop(self.hidden.insert(place.clone(), words)),
+        // Of a file that cannot be opened any more, the last words count.
+        if !words.is_empty() {
+            self.hidden.insert(place.clone(), words);
         }
     }
 

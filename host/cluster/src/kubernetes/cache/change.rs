@@ -51,7 +51,7 @@ impl Cache {
             return news;
         }
         let listed = |news: &ServerNews| match &news.topic {
-            Topic::Object(object) | Topic::Fault(object) => {
+            Topic::Object(object) | Topic::Name(object) | Topic::Fault(object) => {
                 self.about(object).any(|watched| watched.synced)
             }
             Topic::Watch(_) | Topic::Answer(_) => true,
@@ -167,7 +167,7 @@ impl Cache {
     /// The news of an object that changed and of which only the name is kept.
     pub(super) fn edited(&self, scope: &Scope, key: &str) -> ServerNews {
         ServerNews {
-            topic: Topic::Object(Arc::new(self.reference(scope, key))),
+            topic: Topic::Name(Arc::new(self.reference(scope, key))),
             gone: false,
         }
     }
