@@ -263,7 +263,8 @@ impl Opened {
             return Ok(None);
         }
         let reference = ObjectRef::local(API_VERSION, KIND, None, name);
-        Ok(self.cluster.read_whole(&reference).await?)
+        // Nothing is watched here: the object comes whole, by a GET. Who may approve need not list policies.
+        Ok(self.cluster.confirm(&reference).await?)
     }
 
     /// Patches a policy with the fields that `to` gives for it as it is now; without fields it stays. The agent writes

@@ -18,6 +18,8 @@ use transom_test_cluster::{User, wait};
 
 const NAME: &str = "external-managed-kubeconfig";
 pub(crate) const APPROVAL: &str = include_str!("../../../../host/deploy/base/approval.yaml");
+/// The page that says who may approve and go back.
+const CHANGE: &str = include_str!("../../../../host/docs/change.md");
 /// What the tests add to the objects of the policy.
 pub(crate) const TEAM: &str = "example.com/team";
 pub(crate) const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
@@ -33,20 +35,19 @@ impl Stage {
         Ok(agent)
     }
 
-    /// A user who may change policies and, if told so, approve.
+    /// A user who may change policies and go back, or, if told so, approve; with no right that the page does not name.
     pub(crate) async fn person(&self, name: &str, approves: bool) -> Result<User> {
         let user = self.cluster.user(name, &[])?;
-        let mut rules = vec![
-            json!({"apiGroups": ["transom.dev"], "resources": ["fleetpolicies"], "verbs": ["get", "list", "update", "patch"]}),
-            json!({"apiGroups": ["apps"], "resources": ["controllerrevisions"], "verbs": ["list"]}),
-        ];
-        if approves {
-            rules.push(json!({"apiGroups": ["transom.dev"], "resources": ["fleetpolicies/approval"], "verbs": ["update"]}));
-        }
+        let rules = match approves {
+            true => documented("ClusterRole", "transom-approver")?,
+            false => {
+                json!([{"apiGroups": ["transom.dev"], "resources": ["fleetpolicies"], "verbs": ["get", "update", "patch"]}])
+            }
+        };
         let (who, role) = ([user.name()], format!("person-{name}"));
-        self.objects()
-            .allow(&who, None, &role, json!(rules))
-            .await?;
+        self.objects().allow(&who, None, &role, rules).await?;
+        let lists = documented("Role", "transom-history")?;
+        self.objects().allow(&who, Some(HOME), &role, lists).await?;
         Ok(user)
     }
 
@@ -147,6 +148,16 @@ impl Stage {
         })
         .await
     }
+}
+
+/// The rules of a role that the page shows.
+fn documented(kind: &str, name: &str) -> Result<Value> {
+    let shown = (CHANGE.split("```yaml\n").skip(1)).filter_map(|block| block.split("```").next());
+    let documents = shown.flat_map(|block| block.split("---\n"));
+    let mut parsed = documents.filter_map(|text| serde_yaml::from_str::<Value>(text).ok());
+    let role = parsed.find(|one| one["kind"] == kind && one["metadata"]["name"] == name);
+    let mut role = role.with_context(|| format!("the page has no {kind} {name}"))?;
+    Ok(role["rules"].take())
 }
 
 /// The annotations of an approval.
