@@ -172,13 +172,14 @@ impl Components {
                  reason, message, ..
              }| WriteFailure { reason, message },
         )?;
-        let history = History::of(policy, &objects.unwrap_or_default());
-        let mut history = history.for_agent(uid, builtin_digest);
+        let mut history = History::of(policy, &objects.unwrap_or_default());
         let place = RecordPlace { namespace, uid };
-        if note.gone {
+        // What is left of an earlier object would be in the way of the same revision of this one.
+        if note.gone || uid.is_some() {
             let steps = history.delete(namespace);
             write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
+        let mut history = history.for_agent(uid, builtin_digest);
         // Bars come first: they must not be lost if the agent is killed in between.
         for (record, why) in &note.barred {
             let steps = history.bar(record, why, place, note.keep);

@@ -65,16 +65,16 @@ impl History {
     }
 
     /// The history as an agent goes by it that has these builtin components and a policy object with this uid; no uid
-    /// for a policy that is no object. Records of an earlier object of the same name do not count: they go with that.
+    /// for a policy that is no object. For an object only its own records count: those of an earlier object of the same
+    /// name go with that, and one without owner may be left of such an object.
     #[must_use]
     pub fn for_agent<'a>(
         mut self,
         uid: Option<&str>,
         builtin: impl Fn(&str) -> Option<&'a str>,
     ) -> Self {
-        let is_other = |owner: &str| uid.is_some_and(|uid| uid != owner);
         self.records
-            .retain(|record| !record.owner.as_deref().is_some_and(is_other));
+            .retain(|record| uid.is_none() || record.owner.as_deref() == uid);
         self.under(builtin)
     }
 
@@ -269,8 +269,8 @@ impl History {
             .collect()
     }
 
-    /// The steps that remove all records of a policy that was no object. Those of an object of the same name go with
-    /// that.
+    /// The steps that remove all records without owner: those of a policy that was no object, and what is left of an
+    /// object. The others go with their object.
     pub fn delete(&self, namespace: &str) -> Vec<Step> {
         let all = self.records.iter().filter(|one| one.owner.is_none());
         all.map(|one| one.delete(namespace, "its policy is gone"))
@@ -680,9 +680,23 @@ mod tests {
         let mut objects = Vec::new();
         let steps = History::default().activate(&record(1), PLACE, 10);
         apply(&mut objects, steps);
-        let of = |uid| History::of("external", &objects).for_agent(uid, |_| None);
-        assert!(of(PLACE.uid).active().is_some() && of(None).active().is_some());
-        assert!(of(Some("other")).records().is_empty());
+        let counts = |objects: &[Object], uid| {
+            let history = History::of("external", objects).for_agent(uid, |_| None);
+            history.active().is_some()
+        };
+        let of = |uid| counts(&objects, uid);
+        assert_eq!(
+            [PLACE.uid, None, Some("other")].map(of),
+            [true, true, false]
+        );
+        // As `kubectl delete --cascade=orphan` leaves it, or a backup.
+        let meta = objects[0].body["metadata"].as_object_mut().unwrap();
+        meta.remove("ownerReferences").unwrap();
+        let of = |uid| counts(&objects, uid);
+        assert_eq!(
+            [PLACE.uid, None, Some("other")].map(of),
+            [false, true, false]
+        );
     }
 
     #[test]

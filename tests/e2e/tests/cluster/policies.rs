@@ -45,7 +45,7 @@ impl Stage {
     }
 
     /// The status of the policy about HostedClusters.
-    async fn policy_status(&self) -> Result<Value> {
+    pub(crate) async fn policy_status(&self) -> Result<Value> {
         let policy = self.get(POLICY, None, NAME).await?;
         Ok(policy.context("the policy is gone")?["status"].take())
     }

@@ -393,6 +393,44 @@ impl Stage {
 }
 
 #[test]
+fn what_is_left_of_a_deleted_policy_is_no_revision_of_the_next_one() -> Result<()> {
+    on_stage(async |stage| {
+        let agent = stage.start_with_approval().await?;
+        let kept = async || Ok((stage.revisions(NAME).await?.len() == 1).then_some(()));
+        wait::until("the first revision", DEADLINE, kept).await?;
+        agent.stop()?;
+        // As `kubectl delete --cascade=orphan` does it.
+        let all = stage.list(REVISION).await?.into_iter();
+        let mut names = all.filter_map(|one| one.metadata.name);
+        let name = names.find(|name| name.starts_with(NAME));
+        let orphan = json!({"metadata": {"ownerReferences": null}});
+        let name = name.context("no revision")?;
+        stage.patch(REVISION, Some(HOME), &name, orphan).await?;
+        stage.delete(POLICY, None, NAME).await?;
+        let mut policy = program::manifest(NAME)?;
+        policy["spec"]["rollout"] = json!({"mode": "Preview"});
+        stage.objects().apply_manifest(&policy.to_string()).await?;
+        let mut digest = String::new();
+        for name in ["two", "three"] {
+            stage.ready(name, true).await?;
+            let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
+            digest = stage.approvable(&digest).await?;
+            let status = stage.policy_status().await?;
+            ensure!(status["revision"].is_null(), "{status}");
+            agent.stop()?;
+            stage.wait_for_no_output(name).await?;
+        }
+        let agent = stage.start_agent(&["--policy-objects", "--lease-namespace", HOME])?;
+        // What is left has the name of the record that this makes.
+        let owner = stage.person("owner", true).await?;
+        let output = stage.transom_as(&owner, &["approve", NAME, &digest])?;
+        ensure!(output.status.success(), "{}", said(&output));
+        stage.wait_for_right("two", 6443).await?;
+        agent.stop().map(drop)
+    })
+}
+
+#[test]
 fn a_new_leader_works_on_the_revision_of_the_one_before() -> Result<()> {
     on_stage(async |stage| {
         stage.ready("one", true).await?;
