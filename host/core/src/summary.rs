@@ -658,6 +658,25 @@ mod tests {
     }
 
     #[test]
+    fn a_primary_that_a_limit_stops_makes_a_policy_unhealthy_before_the_limits_are_told() {
+        let standing = |name, state, reason: KnownReason| (name, state, reason.into(), NOW);
+        let stopped = |name| standing(name, State::Held, KnownReason::LimitReached);
+        let waits = |name| standing(name, State::Waiting, KnownReason::OwnedByAnother);
+        let fails = |name| standing(name, State::Failed, KnownReason::GuestTrapped);
+        for primaries in [
+            vec![stopped("a")],
+            vec![stopped("a"), waits("b"), waits("c")],
+            vec![stopped("a"), fails("b"), fails("c")],
+        ] {
+            let status = status(&entry(), None, NOW, &primaries);
+            for kind in [ConditionType::Healthy, ConditionType::Ready] {
+                let (holds, reason, _) = says(&status, kind);
+                assert_eq!((holds, reason), (ConditionStatus::False, "LimitReached"));
+            }
+        }
+    }
+
+    #[test]
     fn without_a_failed_primary_a_policy_is_healthy() {
         let nobody = status(&entry(), None, NOW, &[]);
         assert_eq!(

@@ -25,7 +25,7 @@ impl Controller {
         let mut leading = self.leading.clone();
         while leading.is_elected() {
             self.current.send_replace(false);
-            self.statuses.lock().began = None;
+            self.statuses.lock().began.clear();
             // Fails only when nobody follows policies any more.
             let _ = ask.send(None);
             leading.gained().await;

@@ -11,12 +11,12 @@ use crate::telemetry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
-use transom_api::KnownReason;
 use transom_api::status::{PolicyStatus, PrimaryStatus, WaitingStatus, WatchStatus};
+use transom_api::{KnownReason, State};
 use transom_core::backoff;
 use transom_core::catalogue::{Catalogue, CatalogueEntry};
 use transom_core::object::Object;
@@ -34,8 +34,8 @@ const QUIET: Duration = Duration::from_secs(30);
 /// The longest wait between two attempts to write what is left, so that free disk space is noticed soon.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long after this replica began to work a policy has no status published until all its primaries were reconciled
-/// once: counts of only some of them would raise false alarms.
+/// How long after this replica began to work on a policy it publishes no status of it until all its primaries were
+/// reconciled once: counts of only some of them would raise false alarms, or none.
 const START: Duration = Duration::from_secs(30);
 
 /// The policies and their last published statuses, and what is left to write.
@@ -58,8 +58,9 @@ pub(super) struct Policies {
     moved: BTreeMap<String, String>,
     /// Policies whose newest status could not be written; that was logged.
     unwritten: BTreeSet<String>,
-    /// When this replica began to work, once it has published since; it knows no results of the primaries then.
-    pub(super) began: Option<Instant>,
+    /// When this replica began to work on each active policy, once it has published since; it knows no results of the
+    /// primaries then.
+    pub(super) began: BTreeMap<String, Instant>,
 }
 
 impl Statuses {
@@ -111,6 +112,7 @@ impl Controller {
             let mut policies = self.statuses.lock();
             policies.catalogue = catalogue.clone();
             policies.last.retain(|policy, _| listed(policy));
+            policies.began.retain(|policy, _| listed(policy));
             policies.unwritten.retain(|policy| listed(policy));
         }
         self.publish_those(|policy| changed.contains(policy));
@@ -166,15 +168,19 @@ impl Controller {
         }
         let mut policies = self.statuses.lock();
         let all = &mut *policies;
-        let began = *all.began.get_or_insert_with(Instant::now);
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in all.catalogue.entries().filter(|(policy, _)| wanted(policy)) {
             // A policy without a queue waits for its connections.
             let looking = self
                 .queue(policy)
                 .map_or(entry.revision.is_some(), |queue| !queue.is_idle());
-            if looking && !all.last.contains_key(&**policy) && began.elapsed() < START {
-                continue;
+            let last = all.last.get(&**policy);
+            let is_new = last.is_none_or(|last| last.revision.is_none());
+            if looking && is_new {
+                let began = all.began.entry(policy.to_string());
+                if began.or_insert_with(Instant::now).elapsed() < START {
+                    continue;
+                }
             }
             let before = all.last.get(&**policy).cloned();
             let before = before.or_else(|| all.found.remove(&**policy));
@@ -226,7 +232,11 @@ impl Controller {
         let now_seconds = self.clock.now_seconds();
         let (failing, since) = self.failing_of(policy, now_seconds);
         let mut sum = Sum::new(now_seconds);
+        let mut held = BTreeSet::new();
         self.memory.each_result(policy, |key, last| {
+            if last.state == State::Held {
+                held.insert(Arc::clone(&key.primary));
+            }
             sum.add(Standing {
                 primary: &key.primary,
                 state: last.state,
@@ -237,6 +247,10 @@ impl Controller {
             });
         });
         let loaded = self.queue(policy).map(|queue| queue.loaded());
+        let limits = loaded.as_ref().and_then(|loaded| {
+            let limits = &loaded.revision.policy.limits;
+            self.limits.agreed(policy, limits, &held)
+        });
         // A queue may have another revision for a moment.
         let loaded = loaded.filter(|loaded| {
             let active = entry.revision.as_ref();
@@ -248,7 +262,7 @@ impl Controller {
                 entry,
                 watch_errors,
                 before,
-                limits: self.limits.status(policy).as_ref(),
+                limits: limits.as_ref(),
                 failing: failing.as_ref(),
                 usage: usage.as_ref(),
                 conflict: self.replaced.of(policy).as_deref(),
@@ -315,9 +329,13 @@ fn unpublished(place: &str, error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::clock::Clock;
     use crate::command::session::of_case;
+    use crate::controller::queue::Queued;
     use futures::FutureExt as _;
+    use transom_api::status::RevisionStatus;
+    use transom_core::work::Cause;
 
     const POLICY: &str = "external-managed-kubeconfig";
 
@@ -335,6 +353,65 @@ mod tests {
         // Nor does it judge what is withheld.
         controller.current.send_replace(false);
         assert!(!controller.release_withheld(&session.active).await);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_policy_that_begins_has_no_status_that_counts_only_some_of_its_primaries() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        controller.stop();
+        let queue = controller.queue(POLICY).unwrap();
+        queue.push(&primary, Queued::Reconcile(Cause::Resync), None);
+        let active = PolicyStatus {
+            revision: Some(RevisionStatus::default()),
+            ..PolicyStatus::default()
+        };
+        let long_ago = Instant::now().checked_sub(START).unwrap();
+        for (last, began, expected) in [
+            (None, None, false),
+            (None, Some(long_ago), true),
+            // A candidate of a policy that had no revision became active.
+            (Some(PolicyStatus::default()), None, false),
+            (Some(active), None, true),
+        ] {
+            let published = |policies: &Policies| {
+                let last = policies.last.get(POLICY);
+                last.is_some_and(|last| last.counts.total > 0)
+            };
+            let mut policies = controller.statuses.lock();
+            // Another one began long ago.
+            policies.began = [("another".to_owned(), long_ago)].into();
+            policies
+                .began
+                .extend(began.map(|at| (POLICY.to_owned(), at)));
+            policies.last = last
+                .into_iter()
+                .map(|last| (POLICY.to_owned(), last))
+                .collect();
+            drop(policies);
+            controller.publish_policies();
+            assert_eq!(published(&controller.statuses.lock()), expected);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_status_shows_what_is_withheld_only_with_primaries_that_say_so() {
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let key = Key::new(&POLICY.into(), &primary);
+        let shown = || {
+            controller.publish_policies();
+            let policies = controller.statuses.lock();
+            let status = policies.last.get(POLICY).unwrap();
+            let ready = status.conditions[0].clone();
+            (ready.reason, status.limits.is_some())
+        };
+        assert_eq!(shown(), ("InSync".to_owned(), false));
+        let mut memory = controller.memory.lock();
+        let result = memory.results.get_mut(&key).unwrap();
+        (result.state, result.reason) = (State::Held, KnownReason::LimitReached.into());
+        drop(memory);
+        assert_eq!(shown(), ("LimitReached".to_owned(), false));
     }
 
     #[tokio::test(flavor = "multi_thread")]

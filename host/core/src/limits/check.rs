@@ -69,7 +69,8 @@ impl Ledger {
         self.complete |= check.complete;
         self.begin(&check.revision, check.limits);
         let changed = self.take_unrecorded();
-        self.offer(self.told(check.policy, check.limits).as_ref());
+        let all = |_: &ObjectRef| true;
+        self.offer(self.told(check.policy, check.limits, all).as_ref());
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
@@ -94,7 +95,7 @@ impl Ledger {
         let still = self.record.as_ref().is_some_and(|record| record.reached);
         let over = reached.filter(|_| !still);
         let before = self.status.take();
-        self.status = self.told(check.policy, check.limits);
+        self.status = self.told(check.policy, check.limits, all);
         self.offer(self.status.clone().as_ref());
         LimitResult {
             released: self.release(check.limits),
@@ -192,13 +193,34 @@ impl Ledger {
         self.offers.drain(..surplus);
     }
 
-    fn told(&self, policy: &str, limits: &PolicyLimits) -> Option<LimitsStatus> {
-        let record = self.record.as_ref().filter(|_| self.withholds())?;
+    /// What is withheld now of those primaries that are held by their results, and can be approved: what is published
+    /// of both has to agree.
+    pub fn agreed(
+        &mut self,
+        policy: &str,
+        limits: &PolicyLimits,
+        is_held: impl Fn(&ObjectRef) -> bool,
+    ) -> Option<LimitsStatus> {
+        let told = self.told(policy, limits, is_held);
+        self.offer(told.as_ref());
+        told
+    }
+
+    /// What is withheld of these primaries.
+    fn told(
+        &self,
+        policy: &str,
+        limits: &PolicyLimits,
+        is_told: impl Fn(&ObjectRef) -> bool,
+    ) -> Option<LimitsStatus> {
+        let withheld = self.withheld.iter().filter(|(one, _)| is_told(one));
+        let withheld: BTreeMap<_, _> = withheld.collect();
+        let record = self.record.as_ref().filter(|_| !withheld.is_empty())?;
         let change = |limit| ChangesStatus {
             limit,
             done: of(&self.done, limit),
             most: self.most(limits, limit, record.primaries),
-            withheld: self.withheld_of(limit),
+            withheld: count(withheld.values().filter(|kinds| kinds.contains(&limit))),
         };
         let changes = Limited::ALL.into_iter().map(change);
         let changes: Vec<_> = changes.filter(|one| one.done + one.withheld > 0).collect();
@@ -215,17 +237,51 @@ impl Ledger {
             since: format_rfc3339(since),
             until: format_rfc3339(record.ends_seconds),
             changes,
-            withheld: u32::try_from(self.withheld.len()).unwrap_or(u32::MAX),
-            primaries: self.withheld.keys().take(MAX_WITHHELD).map(shown).collect(),
+            withheld: count(withheld.keys()),
+            primaries: withheld.into_keys().take(MAX_WITHHELD).map(shown).collect(),
             approve: approve.to_string(),
         })
     }
+}
+
+fn count<T>(all: impl Iterator<Item = T>) -> u32 {
+    u32::try_from(all.count()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::Fleet;
     use serde_json::json;
+
+    #[test]
+    fn what_is_published_is_what_is_withheld_now_by_the_results_and_can_be_approved() {
+        let mut fleet = Fleet::new(40, json!({}));
+        fleet.add(0..32);
+        // Before any look: 20 are withheld, and the results of 5 say so.
+        let stopped: Vec<_> = fleet.ledger.withheld.keys().take(5).cloned().collect();
+        let agreed = |fleet: &mut Fleet, of: usize| {
+            let is_stopped = |one: &_| stopped.iter().take(of).any(|stopped| **stopped == *one);
+            let limits = fleet.limits.clone();
+            fleet.ledger.agreed("p", &limits, is_stopped)
+        };
+        assert_eq!(agreed(&mut fleet, 0), None);
+        let status = agreed(&mut fleet, 5).unwrap();
+        let withheld = status.changes[0].withheld;
+        assert_eq!(
+            (status.withheld, status.primaries.len(), withheld),
+            (5, 5, 5)
+        );
+        let looked = fleet.look(Some(&status.approve));
+        assert_eq!(looked.approved, Some(status.approve));
+        assert_eq!(fleet.add(12..32), 5);
+        // The look before knew of 20.
+        assert!(fleet.look(None).approved.is_none());
+        for one in fleet.ledger.withheld.clone().into_keys() {
+            fleet.ledger.forget(&one);
+        }
+        assert!(fleet.ledger.status().is_some());
+        assert_eq!(agreed(&mut fleet, 5), None);
+    }
 
     #[test]
     fn a_fleet_that_grows_has_room_for_what_is_withheld() {

@@ -14,11 +14,11 @@ const PRUNED: Limited = Limited::ObjectsPruned;
 
 /// A fleet under one policy, and what outlives its agent.
 pub(super) struct Fleet {
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     kept: Option<LimitRecord>,
     /// How often the record was written.
     writes: usize,
-    limits: PolicyLimits,
+    pub(super) limits: PolicyLimits,
     pub(super) primaries: u32,
     revision: Digest,
     now: i64,

@@ -16,6 +16,8 @@ use transom_api::{KnownReason, Reason, State};
 const DECLARED_WAITING: u32 = 900;
 /// How long a guest holds a primary when nothing is wrong, in seconds: installing a cluster takes that long.
 const DECLARED_HELD: u32 = 3_600;
+/// What a limit withholds is more urgent than any failure.
+const STOPPED: (State, Reason) = (State::Held, Reason::Known(KnownReason::LimitReached));
 /// How many reasons a message counts.
 const COUNTED: usize = 3;
 
@@ -193,7 +195,7 @@ impl Sum {
             .collect()
     }
 
-    /// A limit withholds changes: more urgent than any failure.
+    /// A limit withholds changes.
     pub(super) fn stopped(&self, limits: &LimitsStatus) -> Condition {
         let message = format!(
             "{} withheld by spec.limits: {}; see status.limits. {}",
@@ -215,7 +217,6 @@ impl Sum {
         if groups.is_empty() {
             groups = self.largest(&[State::Held, State::Waiting]);
         }
-        let reason = groups.first().map(|(_, reason, _)| reason.as_str());
         let PrimaryCounts {
             total,
             applied,
@@ -230,7 +231,13 @@ impl Sum {
             message.push_str(if at == 0 { ": " } else { ", " });
             message.push_str(&format!("{} {reason}", group.count));
         }
-        let reason = reason.unwrap_or(KnownReason::InSync.as_str());
-        said(ConditionType::Healthy, holds(failed == 0), reason, message)
+        let is_stopped = self.groups.contains_key(&STOPPED);
+        let reason = match groups.first() {
+            _ if is_stopped => KnownReason::LimitReached.as_str(),
+            Some((_, reason, _)) => reason.as_str(),
+            None => KnownReason::InSync.as_str(),
+        };
+        let is_healthy = failed == 0 && !is_stopped;
+        said(ConditionType::Healthy, holds(is_healthy), reason, message)
     }
 }
