@@ -1,8 +1,10 @@
 //! Reads a manifest of kind `FleetPolicy`; checks only its shape.
 
 use crate::failure::InvalidField;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use transom_api::policy::PolicySpec;
 
@@ -121,6 +123,8 @@ pub fn parse(value: &Value) -> Result<PolicyManifest, PolicyError> {
         };
         PolicyError::new("metadata.name", why)
     })?;
+    let metadata = value.get("metadata").map(without_nulls).unwrap_or_default();
+    typed::<ManifestMetadata>("metadata", metadata)?;
     let spec = value
         .get("spec")
         .ok_or_else(|| PolicyError::new("spec", "is missing"))?;
@@ -129,6 +133,28 @@ pub fn parse(value: &Value) -> Result<PolicyManifest, PolicyError> {
         name: name.to_owned(),
         spec: typed("spec", without_nulls(spec))?,
     })
+}
+
+/// The fields that `metadata` of any object may have. Most of them only a server writes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape is checked")]
+struct ManifestMetadata {
+    name: String,
+    generate_name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    self_link: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<String>,
+    deletion_timestamp: Option<String>,
+    deletion_grace_period_seconds: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<Map<String, Value>>>,
+    managed_fields: Option<Vec<Map<String, Value>>>,
 }
 
 /// Reads a value into its type; `place` is where it stands in its file, empty at the top.
@@ -197,8 +223,8 @@ static SHAPE: LazyLock<Value> = LazyLock::new(|| {
         .unwrap_or_default()
 });
 
-/// Checks that there is a mapping wherever the schema wants one: serde would read a list as a mapping, field by
-/// field.
+/// Checks that there is a mapping exactly where the schema wants one: serde would read a list as a mapping, field by
+/// field, and the key of a mapping as a value of an enumeration.
 fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError> {
     match (schema.get("type").and_then(Value::as_str), value) {
         (Some("object"), Value::Object(map)) => map.iter().try_for_each(|(name, value)| {
@@ -214,12 +240,15 @@ fn shaped(field: &str, schema: &Value, value: &Value) -> Result<(), PolicyError>
         (Some("object"), Value::Array(_)) => {
             Err(PolicyError::new(field, "is a list, expected a mapping"))
         }
+        (Some("string"), Value::Object(_)) => {
+            Err(PolicyError::new(field, "is a mapping, expected a string"))
+        }
         _ => Ok(()),
     }
 }
 
 /// Drops null fields, as the API server does. Settings belong to the guest and stay as they are.
-fn without_nulls(value: &Value) -> Value {
+pub fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(without_nulls).collect(),
         Value::Object(map) => {
@@ -307,6 +336,50 @@ mod tests {
     }
 
     #[test]
+    fn metadata_is_that_of_any_object() {
+        let mut manifest = kubeconfig_manifest();
+        // As `kubectl get -o yaml` shows it.
+        manifest["metadata"] = json!({"name": "a", "uid": "u", "resourceVersion": "1", "generation": 2,
+            "creationTimestamp": null, "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+            "generateName": "a-", "selfLink": "/a", "labels": {"a": "b"}, "annotations": null, "finalizers": ["a/b"],
+            "ownerReferences": [{"uid": "o"}], "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:a": {}}}]});
+        assert!(parse(&manifest).is_ok(), "{:?}", parse(&manifest));
+        for (field, value, error) in [
+            (
+                "foo",
+                json!("y"),
+                "`metadata.foo`: unknown field `foo`, expected one of",
+            ),
+            ("annotation", json!({}), "did you mean `annotations`?"),
+            (
+                "annotations",
+                json!({"a": 1}),
+                "`metadata.annotations.a`: is integer `1`, expected a string",
+            ),
+            (
+                "labels",
+                json!(["a"]),
+                "`metadata.labels`: is a list, expected a mapping",
+            ),
+            (
+                "finalizers",
+                json!("a"),
+                "`metadata.finalizers`: is string \"a\", expected a list",
+            ),
+            (
+                "generation",
+                json!("1"),
+                "`metadata.generation`: is string \"1\", expected i64",
+            ),
+        ] {
+            let mut manifest = kubeconfig_manifest();
+            manifest["metadata"][field] = value;
+            let said = parse(&manifest).unwrap_err().to_string();
+            assert!(said.contains(error), "{said}");
+        }
+    }
+
+    #[test]
     fn errors_use_the_field_names_of_the_manifest() {
         let (read, write) = ("/spec/grant/read/3", "/spec/grant/write");
         let (suspend, prune) = ("/spec/suspend", "/spec/own/prune");
@@ -322,6 +395,16 @@ mod tests {
             ),
             (prune, json!("Always"), unknown),
             (prune, json!(1), "is integer `1`, expected a string"),
+            (
+                prune,
+                json!({"Never": null}),
+                "is a mapping, expected a string",
+            ),
+            (
+                prune,
+                json!({"Never": {}}),
+                "is a mapping, expected a string",
+            ),
         ] {
             let manifest = with(kubeconfig_manifest(), &[(pointer, value)]);
             assert_eq!(parse(&manifest).unwrap_err().why, why, "{pointer}");
