@@ -36,6 +36,7 @@ use transom_api::policy::VerifySpec;
 use transom_artifacts::{Base, Location};
 use transom_cluster::kubernetes::User;
 use transom_core::document::ParseLimits;
+use transom_core::policy::manifest::without_nulls;
 use transom_core::time::parse_rfc3339;
 
 /// The policies that ship with the binary.
@@ -114,13 +115,16 @@ impl Written {
 
     /// The signatures that it demands, whatever else it says; `None` when that is not understood.
     fn verify(&self) -> Option<Option<VerifySpec>> {
+        let spec = self.verify_spec()?;
+        let is_valid = |spec| transom_core::policy::verify::check(spec).is_ok();
+        spec.as_ref().is_none_or(is_valid).then_some(spec)
+    }
+
+    /// `spec.verify`, also of a policy that is not valid otherwise; `None` when it cannot be read.
+    fn verify_spec(&self) -> Option<Option<VerifySpec>> {
         match self.value.pointer("/spec/verify") {
             None | Some(Value::Null) => Some(None),
-            Some(value) => {
-                let spec = VerifySpec::deserialize(value).ok()?;
-                transom_core::policy::verify::check(&spec).ok()?;
-                Some(Some(spec))
-            }
+            Some(value) => Some(Some(VerifySpec::deserialize(without_nulls(value)).ok()?)),
         }
     }
 
@@ -180,8 +184,7 @@ impl Written {
     /// Everything that is read to load it, even if the policy is not valid: its components, the signatures beside them
     /// and the trusted keys.
     pub(crate) fn read_from(&self) -> BTreeSet<Location> {
-        let spec = self.value.pointer("/spec/verify").cloned();
-        let spec = spec.and_then(|spec| serde_json::from_value(spec).ok());
+        let spec = self.verify_spec().flatten();
         let mut all = wanted::companions(spec.as_ref(), self.components(), &self.base);
         all.extend(self.components());
         all
