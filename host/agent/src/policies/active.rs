@@ -67,11 +67,20 @@ impl Active {
         self.lock().catalogue.clone()
     }
 
-    /// How many policies are refused, with or without an active earlier revision, plus the places that cannot be read.
+    /// How many policies are refused, with or without an active earlier revision, plus the places that cannot be read
+    /// and are not those of such policies.
     pub(crate) fn refused(&self) -> usize {
         let known = self.lock();
-        let refused = known.catalogue.entries();
-        refused.filter(|(_, entry)| entry.refused.is_some()).count() + known.broken.len()
+        let entries = known.catalogue.entries();
+        let refused = entries.filter(|(_, entry)| entry.refused.is_some());
+        let places: Vec<&str> = refused.map(|(_, entry)| &*entry.place.text).collect();
+        let is_counted = |at: &str| {
+            places
+                .iter()
+                .any(|place| is_in(at, place) || is_in(place, at))
+        };
+        let broken = known.broken.iter().filter(|(at, _)| !is_counted(at));
+        places.len() + broken.count()
     }
 
     /// How many policies have a candidate that waits for an approval.
@@ -239,6 +248,54 @@ impl Active {
                     telemetry::refused(policy, reason, &message, revision.is_some());
                 }
             }
+        }
+    }
+}
+
+/// Whether a place is another one or lies in it, as a document in a file and a file in a folder.
+fn is_in(place: &str, other: &str) -> bool {
+    let rest = place.strip_prefix(other);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', '/']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_read_and_its_refused_policies_count_once() {
+        let refusal = || Refusal::new(KnownReason::ManifestInvalid, "why");
+        // The places of refused policies, the broken places, and how many are refused.
+        let table: [(&[&str], &[&str], usize); 8] = [
+            (&[], &[], 0),
+            (&[], &["d/note.yaml, document 1"], 1),
+            (&["d/a.yaml"], &["d/a.yaml, document 1"], 1),
+            (&["d/a.yaml"], &["d/b.yaml, document 1"], 2),
+            (&["d/a.yaml"], &["d/a.yaml2"], 2),
+            (&["d/a.yaml", "d/b.yaml"], &["d"], 2),
+            (&["d/a.yaml, document 1"], &["d/a.yaml, document 2"], 2),
+            (
+                &["d/a.yaml, document 1", "d/a.yaml, document 2"],
+                &["d/a.yaml, document 2"],
+                2,
+            ),
+        ];
+        for (policies, broken, expected) in table {
+            let active = Active::default();
+            let mut known = active.lock();
+            for place in policies {
+                let text = (*place).to_owned();
+                known.catalogue = known.catalogue.update(place, |entry| {
+                    entry.place.text = text;
+                    entry.refused = Some(refusal());
+                });
+            }
+            known.broken = broken
+                .iter()
+                .map(|at| ((*at).to_owned(), String::new()))
+                .collect();
+            drop(known);
+            assert_eq!(active.refused(), expected, "{policies:?} {broken:?}");
         }
     }
 }
