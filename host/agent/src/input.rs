@@ -15,6 +15,14 @@ pub(crate) fn is_meant(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// A path of the command line, for people.
+pub(crate) fn shown(path: &Path) -> String {
+    match is_meant(path) {
+        true => "standard input".to_owned(),
+        false => format!("`{}`", path.display()),
+    }
+}
+
 /// Reads all of standard input. `what` names for people what it holds, such as `the settings`.
 ///
 /// # Errors
@@ -23,7 +31,7 @@ pub(crate) fn read(what: &'static str, most: usize) -> anyhow::Result<Vec<u8>> {
     let failed = || format!("failed to read {what} from standard input");
     if TAKEN.set(what).is_err() {
         let first = TAKEN.get().copied().unwrap_or_default();
-        bail!("{}: it is {first}, and cannot be both", failed());
+        bail!("{}: it was read before, as {first}", failed());
     }
     bounded(std::io::stdin().lock(), most).with_context(failed)
 }

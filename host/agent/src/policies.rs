@@ -281,8 +281,8 @@ pub(crate) fn read_some(path: &Path, components: Option<&Path>) -> anyhow::Resul
     let found = read(Some(path), components)?;
     if found.policies.is_empty() && found.broken.is_empty() {
         bail!(
-            "failed to find a policy in `{}`: expected manifests of kind {} ({})",
-            path.display(),
+            "failed to find a policy in {}: expected manifests of kind {} ({})",
+            input::shown(path),
             transom_api::KIND,
             transom_api::API_VERSION
         );

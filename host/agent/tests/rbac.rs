@@ -197,17 +197,24 @@ fn a_place_without_a_policy_prints_nothing_to_apply() {
     let path = folder.path().to_str().unwrap();
     for format in ["yaml", "values", "json", "table"] {
         // The test gives no standard input.
-        for place in [path, "-"] {
-            // Of an agent without policies.
-            if place == path && format != "values" {
-                assert_eq!(rbac(&["--policies", place, "-o", format]).0, Some(0));
-                continue;
-            }
+        let folder = format!("`{path}`");
+        for (place, named) in [(path, folder.as_str()), ("-", "standard input")] {
             let (code, shown, told) = rbac(&["--policies", place, "-o", format]);
             assert_eq!((code, shown.as_str()), (Some(2), ""), "{format}");
-            let named = format!("failed to find a policy in `{place}`");
-            assert!(told.contains(&named), "{told}");
+            let why = format!("failed to find a policy in {named}");
+            assert!(told.contains(&why), "{told}");
         }
+        // Of an agent without policies.
+        let alone = ["--policies", path, "-o", format, "--lease-namespace", "a"];
+        let (code, shown, _) = rbac(&alone);
+        assert_eq!(
+            (code, shown.is_empty()),
+            if format == "values" {
+                (Some(2), true)
+            } else {
+                (Some(0), false)
+            }
+        );
     }
     fs::write(folder.path().join("a.yaml"), "a: [\n").unwrap();
     let (code, shown, told) = rbac(&["--policies", path]);

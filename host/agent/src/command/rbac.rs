@@ -3,6 +3,7 @@
 mod values;
 
 use crate::args::{RbacArgs, RbacFormat};
+use crate::input;
 use crate::output::{CommandEnd, Screen};
 use crate::policies;
 use anyhow::bail;
@@ -60,8 +61,26 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<CommandEn
         .clone()
         .unwrap_or_else(|| format!("{}-policies", args.service_account));
     let roles = roles(&rights, &name, &args.namespace, &args.service_account);
+    if let Some(path) = args
+        .policies
+        .as_ref()
+        .filter(|_| policies.is_empty() && roles.is_empty())
+    {
+        bail!("failed to find a policy in {}", input::shown(path));
+    }
+    print(args, manifests, (&rights, &roles), screen);
+    Ok(CommandEnd::Right)
+}
+
+/// Prints the rights in the form that was asked for.
+fn print(
+    args: &RbacArgs,
+    manifests: Vec<Value>,
+    (rights, roles): (&Rights, &[BoundRole]),
+    screen: &Screen,
+) {
     match args.output {
-        RbacFormat::Values => screen.text(&values::yaml(args, manifests, &roles)),
+        RbacFormat::Values => screen.text(&values::yaml(args, manifests, roles)),
         RbacFormat::Table => {
             let heading = ["NAMESPACE", "OBJECTS", "VERBS", "BECAUSE"];
             screen.table(heading, rights.iter().flat_map(rows));
@@ -75,7 +94,6 @@ pub(crate) fn rbac(args: &RbacArgs, screen: &Screen) -> anyhow::Result<CommandEn
             screen.json(&json!({"apiVersion": "v1", "kind": "List", "items": items}));
         }
     }
-    Ok(CommandEnd::Right)
 }
 
 /// Names the other connections of the policies.
@@ -107,7 +125,7 @@ fn own<'a>(args: &'a RbacArgs, components: &'a [AnyOf]) -> AgentDuties<'a> {
 ///
 /// # Errors
 /// When the policies cannot be read, or the path holds none: an empty list of roles would take every right away. Only
-/// of a folder without policies the roles of the agent alone are printed.
+/// of a folder without policies the roles of the agent alone are printed, if it needs any.
 fn policies(args: &RbacArgs, screen: &Screen) -> anyhow::Result<Option<Vec<(Policy, Value)>>> {
     let found = match &args.policies {
         Some(path) if args.output == RbacFormat::Values || !path.is_dir() => {

@@ -168,7 +168,7 @@ pub(crate) fn check_found(active: &Active, args: &ReconcileArgs) -> anyhow::Resu
         .as_ref()
         .filter(|_| active.names().is_empty() && active.broken().is_empty())
     {
-        Some(path) => anyhow::bail!("failed to find a policy in `{}`", path.display()),
+        Some(path) => anyhow::bail!("failed to find a policy in {}", input::shown(path)),
         None => Ok(()),
     }
 }
