@@ -54,6 +54,14 @@ pub(crate) fn filled() -> Result<Value> {
     Ok(filled)
 }
 
+/// A policy with a selector of labels that says nothing.
+fn selecting_all() -> Result<Value> {
+    let mut all = shipped("cluster-acceptance")?;
+    all["metadata"]["name"] = json!("selects-all");
+    all["spec"]["primary"]["labels"] = json!({"matchLabels": {}, "matchExpressions": []});
+    Ok(all)
+}
+
 /// Policies that only observe.
 fn observing() -> Result<[Value; 3]> {
     let mut empty = shipped("cluster-acceptance")?;
@@ -142,6 +150,7 @@ pub(crate) fn accepted() -> Result<Vec<Value>> {
     }
     all.extend(of_status()?);
     all.push(filled()?);
+    all.push(selecting_all()?);
     all.extend(observing()?);
     ensure!(all.len() > 20, "hardly any policy: {}", all.len());
     Ok(all)

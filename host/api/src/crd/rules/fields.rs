@@ -106,7 +106,9 @@ fn number(most: u32) -> Value {
 /// Those of a selector of labels.
 pub(super) fn of_labels(label: &Value) -> Vec<(&'static str, Value)> {
     let labels = json!({"maxProperties": FEW, "additionalProperties": label});
-    vec![("matchLabels", labels), ("matchExpressions", list(FEW))]
+    // As for every selector of Kubernetes, an empty list is none.
+    let expressions = json!({"maxItems": FEW});
+    vec![("matchLabels", labels), ("matchExpressions", expressions)]
 }
 
 /// Those of one expression of a selector of labels.
