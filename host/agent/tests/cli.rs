@@ -291,9 +291,10 @@ fn policies_are_read_from_standard_input() {
 
 #[test]
 fn standard_input_that_holds_no_policy_is_refused_by_name() {
+    let none = "failed to find a policy in standard input";
     for (input, code, named) in [
-        ("", 2, "failed to find a policy in `-`"),
-        ("kind: Secret\n", 2, "failed to find a policy in `-`"),
+        ("", 2, none),
+        ("kind: Secret\n", 2, none),
         ("a: [\n", 1, "standard input, document 1"),
         (
             "apiVersion: transom.dev/v1alpha1\nkind: FleetPolicy\nmetadata: {name: p}\nspec: {}\n",
@@ -317,24 +318,26 @@ fn standard_input_that_holds_no_policy_is_refused_by_name() {
             "{line}: {told}"
         );
     }
-    let (code, _, told) = said_given("", &["render", "-", "-f", "-"]);
-    assert!(
-        code == Some(2)
-            && told.contains(
-                "the policies from standard input: it is the manifests, and cannot be both"
-            ),
-        "{told}"
-    );
     let policy = fs::read_to_string(root().join("policies/built-in-taints/policy.yaml")).unwrap();
-    let plan = words("plan - --dir policies --settings -");
-    let (code, _, told) = said_given(&policy, &plan);
-    assert!(
-        code == Some(2)
-            && told.contains(
-                "the settings from standard input: it is the policies, and cannot be both"
-            ),
-        "{told}"
-    );
+    for (input, line, what, first) in [
+        ("", "render - -f -", "policies", "manifests"),
+        (
+            &policy,
+            "plan - -f - --dir policies",
+            "policies",
+            "policies",
+        ),
+        (
+            &policy,
+            "plan - --dir policies --settings -",
+            "settings",
+            "policies",
+        ),
+    ] {
+        let (code, _, told) = said_given(input, &words(line));
+        let why = format!("the {what} from standard input: it was read before, as the {first}");
+        assert!(code == Some(2) && told.contains(&why), "{line}: {told}");
+    }
 }
 
 #[test]

@@ -334,3 +334,76 @@ fn validate_names_the_field_and_the_document() {
         assert!(shown.contains(told), "{told}: {shown}");
     }
 }
+
+#[test]
+fn a_file_that_is_given_twice_is_named_as_the_user_named_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.yaml");
+    fs::write(
+        &path,
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n",
+    )
+    .unwrap();
+    let place = path.to_str().unwrap();
+    let told = told(&transom(&["render", place, place]));
+    let both = format!("{place}, document 1, {place}, document 1 (copy 2): DuplicateObject");
+    assert!(told.contains(&both), "{told}");
+}
+
+#[test]
+fn validate_reads_a_policy_as_an_api_server_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.yaml");
+    let shipped = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../policies/built-in-taints/policy.yaml"
+    );
+    let one = fs::read_to_string(shipped).unwrap();
+    let name = |instead: &str| one.replace("name: built-in-taints", instead);
+    let spec = |more: &str| one.replace("spec:\n", &format!("spec:\n{more}"));
+    for (text, told) in [
+        // A null is as good as absent.
+        (
+            spec("  verify: {mode: null, keys: [{name: k, configMap: trust/keys/c.pub}]}\n"),
+            "the components and settings are not checked: this command does not read `configmap:trust",
+        ),
+        (name("nam: a"), "`metadata.name`: is missing"),
+        (
+            name("name: a\n  annotations: {a: 1}"),
+            "PolicyInvalid: `metadata.annotations.a`: is integer",
+        ),
+        (
+            spec("  resyncSeconds: 1\n  resyncSeconds: 1\n"),
+            "`spec.resyncSeconds`: a duplicate key",
+        ),
+        (
+            spec("  rollout: {mode: {Shadow: null}}\n"),
+            "`spec.rollout.mode`: is a mapping, expected a string",
+        ),
+    ] {
+        fs::write(&path, text).unwrap();
+        let sources = ["--sources", "builtin,configmap:trust/keys"];
+        let output = transom(&[&["validate", path.to_str().unwrap()], &sources[..]].concat());
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+}
+
+#[test]
+fn what_could_only_fail_later_is_wrong_use() {
+    let to = "oci:localhost:1/x:v1";
+    for (words, why) in [
+        (vec!["pull", to, "-o", "-"], "written to a file"),
+        (vec!["componentize", "a", "-o", "-"], "written to a file"),
+        (vec!["build", "-o", "-"], "written to a file"),
+        (
+            vec!["digest", to, "--registry-http", "10.0.0.1:80"],
+            "`10.0.0.1:80` is not on this machine",
+        ),
+    ] {
+        let output = transom(&words);
+        let told = told(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {told}");
+        assert!(told.contains(why), "{words:?}: {told}");
+    }
+}

@@ -37,7 +37,7 @@ impl Sources {
 
     /// These sources and one component that the operator names.
     pub fn and(mut self, location: &Location) -> Self {
-        self.0.extend(match location {
+        let named = match location {
             Location::Builtin(_) => vec![AllowedSource::Builtin],
             Location::File(..) => vec![AllowedSource::File],
             Location::Image(image) => vec![AllowedSource::Image(image.name())],
@@ -48,8 +48,16 @@ impl Sources {
                 };
                 location.objects().into_iter().map(named).collect()
             }
-        });
+        };
+        named.into_iter().for_each(|one| self.add(one));
         self
+    }
+
+    /// Adds one that is not there yet.
+    fn add(&mut self, one: AllowedSource) {
+        if !self.0.contains(&one) {
+            self.0.push(one);
+        }
     }
 
     /// The ConfigMaps that may hold components.
@@ -121,10 +129,11 @@ impl FromStr for Sources {
                  matches any text"
             )),
         };
-        text.split(',')
-            .map(allowed)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let mut all = Self(Vec::new());
+        for one in text.split(',') {
+            all.add(allowed(one)?);
+        }
+        Ok(all)
     }
 }
 
@@ -170,6 +179,13 @@ impl fmt::Display for Sources {
 mod tests {
     use super::*;
     use crate::Base;
+
+    #[test]
+    fn each_source_is_named_once() {
+        let sources: Sources = "file,builtin,file,oci:a.b/c".parse().unwrap();
+        let builtin = Location::parse("builtin:taints", &Base::Nowhere).unwrap();
+        assert_eq!(sources.and(&builtin).to_string(), "file,builtin,oci:a.b/c");
+    }
 
     fn allows(sources: &str, component: &str) -> bool {
         let sources: Sources = sources.parse().unwrap();

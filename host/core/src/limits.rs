@@ -305,7 +305,7 @@ impl Ledger {
         let each = each.collect::<Vec<_>>().join(", ");
         let message = format!(
             "nothing is written for {}: spec.limits of the policy allows no more changes now ({each}, for {primaries} \
-             primaries); approve what is withheld (`transom approve`), raise the limit, or fix the cause",
+             primaries); approve what is withheld, raise the limit, or fix the cause",
             ask.primary
         );
         let ends = self.record.as_ref().map(|record| record.ends_seconds);

@@ -215,7 +215,7 @@ pub(crate) fn put(
         *same += 1;
         match *same {
             1 => place,
-            same => format!("{same}/{place}"),
+            same => format!("{place} (copy {same})"),
         }
     };
     let places: Vec<_> = objects.iter().map(place).collect();

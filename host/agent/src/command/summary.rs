@@ -12,6 +12,7 @@ use transom_api::policy::ModeSpec;
 use transom_api::reason::Class;
 use transom_api::{KnownReason, State};
 use transom_cluster::Cluster;
+use transom_core::catalogue::PolicyPlace;
 use transom_core::observation::Unreadable;
 use transom_core::policy::Policy;
 use transom_core::work::Key;
@@ -69,6 +70,9 @@ pub(crate) fn tell(
         without_primaries(controller, active, screen);
     }
     reaches(controller, active, screen);
+    if done == WrittenTo::Written {
+        withheld(controller, active, screen);
+    }
     let untried = waiting(active, screen);
     let refused = refused(active, screen);
     let unreadable = unreadable(controller, screen);
@@ -107,13 +111,7 @@ fn waiting(active: &Active, screen: &Screen) -> bool {
         let (policy, message) = (&*candidate.revision.policy.name, &candidate.message);
         let word = reason.as_str();
         let next = match candidate.status().approve {
-            Some(digest) if place.generation.is_some() => {
-                format!("To let it become active: `transom approve {policy} {digest}`.")
-            }
-            Some(_) => format!(
-                "To let it become active, put this digest into the annotation {APPROVED} in {}.",
-                place.text
-            ),
+            Some(digest) => approving("To let it become active", policy, &digest, &place),
             None => reason.remedy().to_owned(),
         };
         let fields = [("policy", json!(policy)), ("reason", json!(word))];
@@ -123,6 +121,37 @@ fn waiting(active: &Active, screen: &Screen) -> bool {
         );
     }
     failed
+}
+
+/// Prints what the limits of policies withhold, and how to let it pass.
+fn withheld(controller: &Controller, active: &Active, screen: &Screen) {
+    for (policy, entry) in active.catalogue().entries() {
+        let published = controller.published(policy);
+        let Some(limits) = published.and_then(|status| status.limits) else {
+            continue;
+        };
+        let (count, reached) = (limits.withheld, limits.reached());
+        let next = approving("To let it pass", policy, &limits.approve, &entry.place);
+        let word = KnownReason::LimitReached.as_str();
+        let fields = [("policy", json!(**policy)), ("reason", json!(word))];
+        screen.tell(
+            format_args!(
+                "policy {policy}: {word}: {count} withheld by spec.limits ({reached}). {next}"
+            ),
+            fields,
+        );
+    }
+}
+
+/// How to approve a digest: that of an object by a command, that of a file in the file.
+fn approving(what: &str, policy: &str, digest: &str, place: &PolicyPlace) -> String {
+    match place.generation {
+        Some(_) => format!("{what}: `transom approve {policy} {digest}`."),
+        None => format!(
+            "{what}, put the digest {digest} into the annotation {APPROVED} in {}.",
+            place.text
+        ),
+    }
 }
 
 /// Says what of a policy only its mode keeps from being written: a command that computes what it would write asks no

@@ -1,6 +1,9 @@
 //! What is wrong with a text, and where. Holds no text of the document.
 
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::LazyLock;
 
 /// What is wrong with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +68,8 @@ pub struct DocumentError {
     pub line: Option<usize>,
     /// Counted from 1.
     pub column: Option<usize>,
-    /// Such as `spec.?[3]`: `?` stands for a key that is not a field known from Kubernetes. May be empty.
+    /// Such as `spec.?[3]`: `?` stands for a key that is not a field known from Kubernetes or of a policy. May be
+    /// empty.
     pub path: String,
 }
 
@@ -105,7 +109,8 @@ impl fmt::Display for DocumentError {
     }
 }
 
-/// Keys that an error may show: fields that programs define, not keys that a document makes up.
+/// Keys that an error may show besides those of a policy: fields that programs define, not keys that a document makes
+/// up.
 const SHOWN: &str = "annotations apiVersion args as as-groups as-uid as-user-extra auth-provider \
     certificate-authority certificate-authority-data client-certificate client-certificate-data \
     client-key client-key-data cluster clusters command conditions config context contexts \
@@ -115,10 +120,32 @@ const SHOWN: &str = "annotations apiVersion args as as-groups as-uid as-user-ext
     settings spec status stringData taints timeAdded tls-server-name token tokenFile type uid user \
     username users value";
 
+/// The fields of a policy, as the CRD has them.
+static OF_POLICY: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let mut fields = BTreeSet::new();
+    collect_fields(&transom_api::crd::policy(), &mut fields);
+    fields
+});
+
+/// Collects the names of all fields of a schema.
+fn collect_fields(schema: &Value, fields: &mut BTreeSet<String>) {
+    let named = schema.get("properties").and_then(Value::as_object);
+    fields.extend(named.into_iter().flat_map(Map::keys).cloned());
+    let below = schema.as_object().into_iter().flat_map(Map::values);
+    let items = schema.as_array().into_iter().flatten();
+    below
+        .chain(items)
+        .for_each(|below| collect_fields(below, fields));
+}
+
 /// A key as a path shows it: `?` when it is not known.
 pub(crate) fn shown(key: &str) -> &'static str {
     let mut known = SHOWN.split(' ');
-    known.find(|known| *known == key).unwrap_or("?")
+    let of_policy = || OF_POLICY.get(key).map(String::as_str);
+    known
+        .find(|known| *known == key)
+        .or_else(of_policy)
+        .unwrap_or("?")
 }
 
 #[cfg(test)]
@@ -126,9 +153,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_only_field_names_known_from_kubernetes() {
+    fn shows_only_field_names_known_from_kubernetes_or_of_a_policy() {
         assert_eq!(shown("client-key-data"), "client-key-data");
         assert_eq!(shown("client-key data"), "?");
         assert_eq!(shown("hunter"), "?");
+        for field in [
+            "suspend",
+            "intervalSeconds",
+            "matchExpressions",
+            "component",
+        ] {
+            assert_eq!(shown(field), field);
+        }
     }
 }

@@ -245,7 +245,7 @@ fn a_policy_that_waits_is_told_with_what_it_waits_for() -> Result<()> {
         (
             "Preview",
             "ApprovalRequired",
-            "put this digest into the annotation transom.dev/approved in ",
+            "into the annotation transom.dev/approved in ",
         ),
     ] {
         in_mode(mode)?;
