@@ -16,6 +16,7 @@ pub(crate) use author::{
 };
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use component::component_file;
 pub(crate) use component::{
     ClusterArgs, DigestArgs, FetchArgs, PlaceArgs, PullArgs, PushArgs, RegistryArgs, VerifyArgs,
 };
@@ -67,13 +68,13 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Check policies, with their components and settings.
     #[command(
-        after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml\n  kubectl get fpol built-in-taints -o yaml | transom validate -f -"
+        after_help = "Examples:\n  transom validate\n  transom validate policies/built-in-taints/policy.yaml\n  kubectl get fpol built-in-taints -o yaml | transom validate -f -\n\nExit code: 0 when every policy is valid; 1 when one is refused; 2 when none is found, and on a usage error."
     )]
     Validate(ValidateArgs),
     /// Show the world, description and required capabilities of a component. The objects that it reads are known only
     /// at run time.
     #[command(
-        after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json"
+        after_help = "Examples:\n  transom inspect builtin:taints\n  transom inspect target/guests/kubeconfig.wasm -o json\n\nExit code: 0 when the component is shown; 1 when its description or its cases cannot be used; 2 when it cannot be read or is none, and on a usage error."
     )]
     Inspect(InspectArgs),
     /// Make the crate of a new guest, with cases and a policy.
@@ -126,7 +127,7 @@ pub(crate) enum Command {
     Plan(PlanArgs),
     /// Explain what a reason means and what to do about it.
     #[command(
-        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain --policy-objects --context hub --sources configmap:transom/* VersionUnclaimed\n  transom explain"
+        after_help = "Examples:\n  transom explain OwnedByAnother\n  transom explain Held\n  transom explain --component guest.wasm VersionUnclaimed\n  transom explain --policy-objects --context hub --sources configmap:transom/* VersionUnclaimed\n  transom explain\n\nExit code: 0 when it is explained; 2 when the reason is not known, a guest cannot be loaded, and on a usage error."
     )]
     Explain(ExplainArgs),
     /// Push a component to a registry, as an artifact of one layer.

@@ -8,7 +8,7 @@ mod layer;
 mod signatures;
 mod token;
 
-pub use access::{Mirror, RegistryAccess};
+pub use access::{Mirror, RegistryAccess, plain_registry};
 
 use crate::gathered::{Pulled, Unread};
 use crate::signature::{Evidence, MAX_SIGNATURES, Signature};

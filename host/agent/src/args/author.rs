@@ -1,6 +1,6 @@
 //! Flags of the commands for the authors of guests, from a new crate to a policy.
 
-use super::{OutputFormat, PlaceArgs, TableFormat};
+use super::{OutputFormat, PlaceArgs, TableFormat, component_file};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use transom_core::reference::dns::is_label;
@@ -64,7 +64,7 @@ pub(crate) struct BuildArgs {
     pub(crate) folder: PathBuf,
     /// Where to write the component; an existing file is replaced atomically. Default: `guests/<package>.wasm` in
     /// cargo's target folder, where `transom test` looks for it.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = component_file)]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct ComponentizeArgs {
     /// The core module that cargo built for `wasm32-unknown-unknown`.
     pub(crate) module: PathBuf,
     /// Where to write the component. Missing folders are created; an existing file is replaced atomically.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = component_file)]
     pub(crate) output: PathBuf,
 }
 

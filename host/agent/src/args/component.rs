@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 use transom_artifacts::Location;
-use transom_artifacts::registry::Mirror;
+use transom_artifacts::registry::{Mirror, plain_registry};
 use transom_core::policy::component::{ComponentSource, Image};
 
 /// How registries are reached.
@@ -20,7 +20,7 @@ pub(crate) struct RegistryArgs {
     #[arg(long, value_name = "REGISTRY[/PATH]=REGISTRY[/PATH]")]
     pub(crate) registry_mirror: Vec<Mirror>,
     /// Registry on this machine that is reached without TLS. May be repeated.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = plain_registry)]
     pub(crate) registry_http: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct PullArgs {
     #[arg(value_parser = image)]
     pub(crate) image: Image,
     /// Where to write the component; an existing file is replaced atomically.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = component_file)]
     pub(crate) output: PathBuf,
     /// Flags of registries.
     #[command(flatten)]
@@ -124,5 +124,13 @@ fn image(text: &str) -> Result<Image, String> {
     match ComponentSource::parse(text)? {
         ComponentSource::Image(image) => Ok(image),
         _ => Err("is not in a registry: expected `oci:REGISTRY/REPOSITORY:TAG`".to_owned()),
+    }
+}
+
+/// Where to write a component.
+pub(super) fn component_file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" => Err("a component is written to a file; `./-` is one of that name".to_owned()),
+        text => Ok(text.into()),
     }
 }

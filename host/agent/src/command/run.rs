@@ -187,8 +187,11 @@ pub(crate) async fn drive(controller: &Arc<Controller>, screen: &Screen) {
 fn stopped() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to handle SIGINT")?;
+    // A terminal that closes sends it.
+    let mut hangup = signal(SignalKind::hangup()).context("failed to handle SIGHUP")?;
     Ok(async move {
         tokio::select! {
+            _ = hangup.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }

@@ -130,11 +130,9 @@ impl RegistryAccess {
         mirrors: &[Mirror],
         plain: &[String],
     ) -> Result<Self, String> {
-        if let Some(far) = plain.iter().find(|registry| !is_loopback(registry)) {
-            return Err(format!(
-                "`{far}` is not on this machine: only there is TLS not needed"
-            ));
-        }
+        plain
+            .iter()
+            .try_for_each(|one| plain_registry(one).map(drop))?;
         let config = config.map(|path| {
             let text = small(path, CONFIG_BYTES)
                 .map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
@@ -291,6 +289,19 @@ fn certificates(pem: &[u8]) -> Option<Vec<Certificate>> {
         })
         .collect();
     (!all.is_empty()).then_some(all)
+}
+
+/// A registry that is reached without TLS.
+///
+/// # Errors
+/// When it is not on this machine.
+pub fn plain_registry(registry: &str) -> Result<String, String> {
+    match is_loopback(registry) {
+        true => Ok(registry.to_owned()),
+        false => Err(format!(
+            "`{registry}` is not on this machine: only there is TLS not needed"
+        )),
+    }
 }
 
 /// Whether a registry is on this machine.

@@ -242,7 +242,13 @@ fn a_single_run_completes_the_rest_and_names_silent_servers() -> Result<()> {
 
 #[test]
 fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()> {
-    for (signal, name) in [("-TERM", "hangs"), ("-KILL", "hangs"), ("-TERM", "silent")] {
+    let signals = [
+        ("-TERM", "hangs"),
+        ("-KILL", "hangs"),
+        ("-TERM", "silent"),
+        ("-HUP", "silent"),
+    ];
+    for (signal, name) in signals {
         let stage = Stage::new(0, 0)?;
         let (all, _kept) = all_away(&stage.path(""))?;
         let all: Vec<Away> = all.into_iter().filter(|away| away.name == name).collect();
@@ -263,9 +269,10 @@ fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()>
         let named = format!("connection=local context={name} server={}", all[0].server);
         ensure!(told.contains(&named), "the first line is {told}");
         agent.signal(signal)?;
-        wait::until("the end of the agent", DEADLINE, || {
+        let ended = wait::until("the end of the agent", DEADLINE, || {
             agent.ended().ok().flatten()
         })?;
+        ensure!(ended.success() == (signal != "-KILL"), "{signal}: {ended}");
         if let Some(pid) = pid {
             wait::until("the end of the plugin", DEADLINE, || {
                 has_ended(pid).then_some(())
