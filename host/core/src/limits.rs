@@ -141,7 +141,8 @@ impl Ledger {
         reached || self.unrecorded || self.withholds() || self.status.is_some()
     }
 
-    fn withholds(&self) -> bool {
+    /// Whether anything is withheld.
+    pub fn withholds(&self) -> bool {
         !self.withheld.is_empty()
     }
 

@@ -16,6 +16,8 @@ use crate::{input, metrics, telemetry};
 use anyhow::Context as _;
 use prepare::base;
 pub(crate) use prepare::{Prepared, prepare};
+use std::fs;
+use std::future;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -187,13 +189,31 @@ pub(crate) async fn drive(controller: &Arc<Controller>, screen: &Screen) {
 fn stopped() -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to handle SIGINT")?;
-    // A terminal that closes sends it.
-    let mut hangup = signal(SignalKind::hangup()).context("failed to handle SIGHUP")?;
+    // A terminal that closes sends it. Whoever started the agent with `nohup` wants it to go on.
+    let mut hangup = match ignores_hangup() {
+        true => None,
+        false => Some(signal(SignalKind::hangup()).context("failed to handle SIGHUP")?),
+    };
     Ok(async move {
+        let hangup = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = hangup.recv() => Ok(()),
+            _ = hangup => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
     })
+}
+
+/// Whether the process was started with SIGHUP ignored.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok());
+    // Its number is 1.
+    ignored.is_some_and(|signals| signals & 1 == 1)
 }

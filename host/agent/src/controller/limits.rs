@@ -100,6 +100,12 @@ impl ChangeLimits {
         self.lock().remove(policy);
     }
 
+    /// Whether anything of a policy is withheld.
+    pub(super) fn withholds(&self, policy: &str) -> bool {
+        self.ledger(policy, |ledger| ledger.withholds())
+            .unwrap_or_default()
+    }
+
     /// What is withheld of a policy for these primaries, which are held.
     pub(super) fn agreed(
         &self,

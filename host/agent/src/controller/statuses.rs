@@ -170,6 +170,9 @@ impl Controller {
         let all = &mut *policies;
         let watch_errors = self.connections.watch_errors();
         for (policy, entry) in all.catalogue.entries().filter(|(policy, _)| wanted(policy)) {
+            if entry.revision.is_none() {
+                all.began.remove(&**policy);
+            }
             // A policy without a queue waits for its connections.
             let looking = self
                 .queue(policy)
@@ -232,9 +235,9 @@ impl Controller {
         let now_seconds = self.clock.now_seconds();
         let (failing, since) = self.failing_of(policy, now_seconds);
         let mut sum = Sum::new(now_seconds);
-        let mut held = BTreeSet::new();
+        let (withholds, mut held) = (self.limits.withholds(policy), BTreeSet::new());
         self.memory.each_result(policy, |key, last| {
-            if last.state == State::Held {
+            if withholds && last.state == State::Held {
                 held.insert(Arc::clone(&key.primary));
             }
             sum.add(Standing {
@@ -247,7 +250,7 @@ impl Controller {
             });
         });
         let loaded = self.queue(policy).map(|queue| queue.loaded());
-        let limits = loaded.as_ref().and_then(|loaded| {
+        let limits = loaded.as_ref().filter(|_| withholds).and_then(|loaded| {
             let limits = &loaded.revision.policy.limits;
             self.limits.agreed(policy, limits, &held)
         });

@@ -272,6 +272,10 @@ async fn work_on(
             drop((place, shared));
             queue.done(&primary);
             controller.moved.notify_one();
+            if queue.is_idle() {
+                // The first status of a policy waits for that.
+                controller.statuses.changed();
+            }
             return;
         };
         queue.done(&primary);

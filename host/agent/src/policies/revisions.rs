@@ -174,9 +174,17 @@ impl Components {
         )?;
         let mut history = History::of(policy, &objects.unwrap_or_default());
         let place = RecordPlace { namespace, uid };
-        // What is left of an earlier object would be in the way of the same revision of this one.
+        // What is left of an earlier object would be in the way of the same revision of this one. Everything else stays:
+        // a tool may have taken the owner off the records of a living object.
+        let noted = |record: &RevisionRecord| {
+            let mut noted = note
+                .active
+                .iter()
+                .chain(note.barred.iter().map(|one| &one.0));
+            noted.any(|one| one.id == record.id)
+        };
         if note.gone || uid.is_some() {
-            let steps = history.delete(namespace);
+            let steps = history.delete(namespace, |record| note.gone || noted(record));
             write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
         let mut history = history.for_agent(uid, builtin_digest);

@@ -11,7 +11,7 @@ use transom_api::policy::Limited;
 use transom_api::status::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
 
 /// How many digests can be approved: the newest ones, so that an approval may lag a little.
-const OFFERS: usize = 16;
+const OFFERS: usize = 32;
 
 /// What limits are checked against from time to time.
 #[derive(Clone, Copy, Debug)]

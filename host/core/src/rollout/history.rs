@@ -269,11 +269,14 @@ impl History {
             .collect()
     }
 
-    /// The steps that remove all records without owner: those of a policy that was no object, and what is left of an
-    /// object. The others go with their object.
-    pub fn delete(&self, namespace: &str) -> Vec<Step> {
-        let all = self.records.iter().filter(|one| one.owner.is_none());
-        all.map(|one| one.delete(namespace, "its policy is gone"))
+    /// The steps that remove these records, if they have no owner: those of a policy that was no object, and what is
+    /// left of an object. The others go with their object.
+    pub fn delete(&self, namespace: &str, is: impl Fn(&RevisionRecord) -> bool) -> Vec<Step> {
+        let mut all: Vec<_> = self.records.iter().collect();
+        all.retain(|one| one.owner.is_none() && is(one));
+        let steps = all.into_iter();
+        steps
+            .map(|one| one.delete(namespace, "its policy is gone"))
             .collect()
     }
 
@@ -668,7 +671,7 @@ mod tests {
         let of_file = RecordPlace { uid: None, ..PLACE };
         let steps = History::of("external", &objects).activate(&record(2), of_file, 10);
         apply(&mut objects, steps);
-        let steps = History::of("external", &objects).delete(PLACE.namespace);
+        let steps = History::of("external", &objects).delete(PLACE.namespace, |_| true);
         apply(&mut objects, steps);
         let left = History::of("external", &objects);
         let left: Vec<_> = left.records().iter().map(|one| one.id).collect();

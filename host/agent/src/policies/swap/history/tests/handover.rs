@@ -323,7 +323,7 @@ async fn delete(cluster: &Arc<dyn Cluster>, steps: Vec<Step>) {
 
 /// Has a user delete every record; returns how many there were.
 async fn delete_all(swap: &Swap, cluster: &Arc<dyn Cluster>) -> usize {
-    let steps = swap.histories[&policy()].delete("transom");
+    let steps = swap.histories[&policy()].delete("transom", |_| true);
     let count = steps.len();
     delete(cluster, steps).await;
     assert!(kept(cluster).await.is_none());
@@ -364,7 +364,7 @@ async fn records_that_somebody_deletes_are_written_again_while_the_agent_runs() 
     assert_eq!(ids(&history), [second, first]);
     assert_eq!(history.active().unwrap().probation, Some(terms));
     // Or only the one that a rollback would have work again.
-    let mut steps = swap.histories[&policy()].delete("transom");
+    let mut steps = swap.histories[&policy()].delete("transom", |_| true);
     steps.retain(|step| step.target().name == written.records()[1].name());
     delete(&cluster, steps).await;
     let history = compare(&mut swap).await;
