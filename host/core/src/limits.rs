@@ -8,6 +8,7 @@ mod allowed;
 mod check;
 mod interval;
 mod kinds;
+mod marks;
 mod record;
 mod unwritten;
 
@@ -164,7 +165,10 @@ impl Ledger {
         let counted = self.changed.get(ask.primary).map(|one| &one.counted);
         let is_new = |kind: &Limited| {
             let counted = counted.is_some_and(|counted| counted.contains(kind));
-            !counted && ask.limits.is_limited(*kind, primaries)
+            let is_marked = |record: &LimitRecord| record.marks.contains(*kind, ask.primary);
+            !counted
+                && !self.record.as_ref().is_some_and(is_marked)
+                && ask.limits.is_limited(*kind, primaries)
         };
         let new: LimitedKinds = ask.kinds.iter().copied().filter(is_new).collect();
         let most = |kind| self.most(ask.limits, kind, primaries);
@@ -254,6 +258,21 @@ impl Ledger {
             _ => {}
         }
         self.record = Some(record);
+    }
+
+    /// Gives up what is reserved and not used, before an end after which nothing is asked any more. Also marks who
+    /// counts, so that none counts twice after a start. Returns the record to write, if it differs.
+    pub fn settle(&mut self, now_seconds: i64) -> Option<LimitRecord> {
+        let counts = |record: &&LimitRecord| record.reached || now_seconds < record.ends_seconds;
+        let mut settled = self.record.as_ref().filter(counts)?.clone();
+        for (kind, reserved) in &mut settled.reserved {
+            *reserved = (*reserved).min(of(&self.done, *kind));
+        }
+        for (primary, one) in &self.changed {
+            settled.marks.add(primary, &one.counted);
+        }
+        let before = self.record.replace(settled.clone());
+        (before.as_ref() != Some(&settled)).then_some(settled)
     }
 
     /// The record that reserves more of these kinds.

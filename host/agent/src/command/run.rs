@@ -90,7 +90,11 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     let rested = tokio::time::timeout(GRACE, controller.rested()).await;
     // What is still sent may take effect after the next leader began: then the Lease expires instead.
     if rested.is_ok() {
-        let _ = tokio::time::timeout(GRACE, controller.connections.release()).await;
+        let end = async {
+            controller.settle_limits().await;
+            controller.connections.release().await;
+        };
+        let _ = tokio::time::timeout(GRACE, end).await;
     }
     drop(opening);
     serving.iter().for_each(JoinHandle::abort);

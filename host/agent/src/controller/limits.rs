@@ -199,6 +199,33 @@ impl Controller {
         .await
     }
 
+    /// Records what really counts, without what was reserved beyond that: for an end in order, once no reconcile is
+    /// under way. A record that another replica wrote since is kept.
+    pub(crate) async fn settle_limits(&self) {
+        // A write that was cut off by the end of its task is learnt first.
+        for _ in 0..2 {
+            for policy in self.settled_limits() {
+                self.save(&policy).await;
+            }
+        }
+    }
+
+    /// The policies whose record differs from what counts; none while this replica does not work.
+    fn settled_limits(&self) -> Vec<Arc<str>> {
+        let now_seconds = self.clock.now_seconds();
+        let differs = |(policy, kept): (&Arc<str>, &mut KeptPolicy)| {
+            let settled = kept.ledger.as_mut()?.settle(now_seconds);
+            kept.unsaved = settled.or(kept.unsaved.take());
+            kept.unsaved.as_ref().map(|_| Arc::clone(policy))
+        };
+        match self.works() {
+            true => (self.limits.lock().iter_mut())
+                .filter_map(differs)
+                .collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Releases what may pass by now of one policy.
     async fn release(&self, policy: &Arc<str>, active: &Active) -> bool {
         self.save_failing(policy).await;

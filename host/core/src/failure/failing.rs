@@ -301,7 +301,7 @@ impl Failing {
 }
 
 /// Tells a primary of this very policy from the others, without its name.
-fn mark(uid: Option<&str>, primary: &ObjectRef) -> String {
+pub(crate) fn mark(uid: Option<&str>, primary: &ObjectRef) -> String {
     let of = match uid {
         Some(uid) => json!([uid, primary]),
         None => json!(primary),

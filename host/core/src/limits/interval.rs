@@ -34,6 +34,7 @@ impl Ledger {
                 cap(counts, kind, most);
             }
             if !goes_on {
+                record.marks.remove(kind);
                 for one in self.changed.values_mut() {
                     one.counted.remove(&kind);
                     one.standing.remove(&kind);

@@ -1,5 +1,6 @@
-//! What is kept of the limits of a policy beyond the end of a process: numbers only, no name of an object.
+//! What is kept of the limits of a policy beyond the end of a process: numbers and marks, no name of an object.
 
+use super::marks::Marks;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use transom_api::policy::Limited;
@@ -25,6 +26,9 @@ pub struct LimitRecord {
     /// Whether something is withheld.
     #[serde(default)]
     pub reached: bool,
+    /// Who counts, as of the last agent that ended in order; those that it does not mark may count twice.
+    #[serde(default, skip_serializing_if = "Marks::is_empty")]
+    pub(super) marks: Marks,
 }
 
 impl LimitRecord {

@@ -2,11 +2,15 @@
 //! that do what a person decided about each cluster, which ship without limits.
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fs;
+use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_e2e::tree;
+use transom_support::wait;
 
 const POLICY: &str = "external-managed-kubeconfig";
 const CLUSTERS: usize = 60;
@@ -178,5 +182,48 @@ fn clusters_that_are_denied_all_at_once_all_lose_their_rights() -> Result<()> {
     ensure!(registration(&made) >= DECIDED, "{made:?}");
     let left = decided(&stage, false)?;
     ensure!(registration(&left) == 0, "{left:?}");
+    Ok(())
+}
+
+/// Gives the source of the first cluster another token.
+fn change_first(stage: &Stage, token: &str) -> Result<()> {
+    let mut document = stage.kubeconfig(0)?;
+    document["users"][0]["user"] = json!({"token": token});
+    stage.put_source(0, &STANDARD.encode(document.to_string()))
+}
+
+/// How much of the limit of changed objects is recorded as used.
+fn reserved(stage: &Stage) -> Result<Value> {
+    let records = stage
+        .own()
+        .join("objects/transom/ConfigMap.transom-limits.yaml");
+    let records: Value = serde_yaml::from_str(&fs::read_to_string(records)?)?;
+    let record = records["data"][POLICY].as_str().unwrap_or_default();
+    let record: Value = serde_json::from_str(record)?;
+    Ok(record["reserved"]["objectsChanged"].clone())
+}
+
+#[test]
+fn one_cluster_that_changes_in_every_run_is_one_and_no_end_in_order_uses_up_a_limit() -> Result<()>
+{
+    let stage = Stage::new(CLUSTERS, 0)?;
+    put_policy(&stage, None)?;
+    run(&stage, 8)?;
+    for turn in 0..12 {
+        change_first(&stage, &format!("token-{turn}"))?;
+        run(&stage, 8)?;
+        ensure!(reserved(&stage)? == 1, "run {turn}: {}", reserved(&stage)?);
+    }
+    // The same for an agent that is told to stop.
+    let agent = stage.watch()?;
+    let before = fs::read(stage.secret(0))?;
+    change_first(&stage, "another")?;
+    wait::until("the new secret", DEADLINE, || {
+        let now = fs::read(stage.secret(0)).ok()?;
+        (now != before).then_some(())
+    })?;
+    ensure!(reserved(&stage)? != 1, "it is reserved ahead");
+    agent.stop()?;
+    ensure!(reserved(&stage)? == 1, "{}", reserved(&stage)?);
     Ok(())
 }

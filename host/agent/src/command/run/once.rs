@@ -47,7 +47,13 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Comm
     }
     controller.tidy_status(swap.active());
     controller.publish_policies();
-    let _ = tokio::time::timeout(GRACE, controller.connections.finish_policies()).await;
+    let end = async {
+        tokio::join!(
+            controller.settle_limits(),
+            controller.connections.finish_policies()
+        )
+    };
+    let _ = tokio::time::timeout(GRACE, end).await;
     controller.stop();
     let ending = summary::tell(&controller, swap.active(), WrittenTo::Written, screen);
     let unwritten = summary::unwritten(&controller, screen);

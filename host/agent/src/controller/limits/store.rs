@@ -1,5 +1,5 @@
 //! Where the limits of all policies are recorded: in one ConfigMap, on an API server or in a directory, or in memory
-//! only. It holds numbers, no names of objects.
+//! only. It holds numbers and marks, no names of objects.
 //!
 //! Before a change that has a limit, [`Controller::record_for`] reads the ConfigMap if somebody may have written it
 //! (`learn`), opens the ledger of the policy (`open_ledger`), asks it (`admit`), writes what it reserves (`put`), and
@@ -570,6 +570,42 @@ mod tests {
             ours.uncount(&first, &counted, (std::slice::from_ref(&step), &outcome));
             assert_eq!(withheld(&ours, &second).await, counts, "{outcome:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_end_in_order_records_what_counts_and_whom() {
+        let (_folder, [ours, other]) = two();
+        let reserved = async || {
+            let store = other.limits.store.as_ref().unwrap();
+            let mut config_map = store.config_map.lock().await;
+            config_map.outdate();
+            other.learn(store, &mut config_map).await.unwrap();
+            let record = config_map.record("one").unwrap().unwrap();
+            (
+                record.reserved[&Limited::ElementsAdded],
+                record.text().contains("marks"),
+            )
+        };
+        change(&ours, "one").await.unwrap();
+        assert_eq!(reserved().await, (60, false));
+        // Another entry was written since.
+        let store = ours.limits.store.as_ref().unwrap();
+        set(&other, "two", Some("{}")).await;
+        ours.settle_limits().await;
+        assert_eq!(reserved().await, (1, true));
+        let written = store.config_map.lock().await.object.clone();
+        ours.settle_limits().await;
+        assert_eq!(store.config_map.lock().await.object, written);
+        // The next process has the same limit left, and the same primary counts no second time.
+        change(&other, "one").await.unwrap();
+        assert_eq!(reserved().await, (1, true));
+        // One that does not lead writes nothing.
+        change_within(&ours, &primary("second"), &LimitsSpec::default())
+            .await
+            .unwrap();
+        ours.current.send_replace(false);
+        ours.settle_limits().await;
+        assert_eq!(reserved().await, (61, true));
     }
 
     #[tokio::test]
