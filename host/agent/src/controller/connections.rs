@@ -34,6 +34,8 @@ pub(crate) struct Connections {
     policy_objects: bool,
     /// Whether a `FleetPolicy` object changed since the policies were last read.
     pub(super) policies_changed: AtomicBool,
+    /// Whether all of them were read once since the start.
+    policies_read: AtomicBool,
     /// The objects that hold components.
     followed: Mutex<Followed>,
     /// Held while the watches are set.
@@ -52,6 +54,7 @@ impl Connections {
             leadership: Mutex::default(),
             policy_objects: false,
             policies_changed: AtomicBool::default(),
+            policies_read: AtomicBool::default(),
             followed: Mutex::default(),
             watching: Mutex::default(),
             opened: watch::Sender::default(),
@@ -73,6 +76,10 @@ impl Connections {
 
     /// Sets the leader election: this replica works only while it holds the lease.
     pub(crate) fn elected(mut self, leadership: Option<Leadership>) -> Self {
+        if let Some(leadership) = &leadership {
+            // Ends with the process.
+            drop(tokio::spawn(opening::tell_election(leadership.leading())));
+        }
         self.leadership = Mutex::new(leadership);
         self
     }

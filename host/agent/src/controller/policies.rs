@@ -35,6 +35,7 @@ impl Controller {
     /// The policies that are objects of an API server, as they are now; component files lie at `base`.
     pub(crate) async fn given(&self, base: &Base) -> FoundPolicies {
         let (objects, unread) = self.connections.policy_objects().await;
+        self.connections.policies_unread();
         self.found_statuses(&objects);
         let mut found = FoundPolicies {
             policies: objects::written(&objects, base),

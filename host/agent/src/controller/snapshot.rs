@@ -91,8 +91,11 @@ impl Controller {
                 "the policies are being loaded, or the objects that they watch are being listed",
             );
         }
-        let away = self.connections.all_away();
-        away.then_some("no API server has answered since the start")
+        if self.connections.all_away() {
+            return Some("no API server has answered since the start");
+        }
+        let unread = self.connections.policies_unread();
+        unread.then_some("the FleetPolicy objects could not be read since the start; see the log")
     }
 
     /// The agent as it is now. Locks what it knows for a few primaries at a time.

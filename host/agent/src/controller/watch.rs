@@ -243,6 +243,7 @@ async fn open(controller: Arc<Controller>, name: String, cluster: Arc<dyn Cluste
     let changes = cluster.changes();
     controller.connections.mark_components_changed(&name);
     controller.connections.mark_policies_changed(&name);
+    controller.connections.tell_policies(&name);
     controller.find_outputs(&*cluster);
     match away {
         true => controller.connected(&name),

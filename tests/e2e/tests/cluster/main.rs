@@ -84,6 +84,7 @@ mod taints_by_key;
 mod taking_over;
 mod together;
 mod traced;
+mod ungranted;
 mod unharmed;
 mod unruly;
 mod wakes;

@@ -4,6 +4,7 @@ use super::Connections;
 use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 use transom_cluster::kubernetes::{
     ConnectError, ConnectionStanding, Kubernetes, Leading, OtherServer, Server,
@@ -11,7 +12,7 @@ use transom_cluster::kubernetes::{
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::{Catalogue, Revision};
 use transom_core::plan::WriteFailure;
-use transom_core::reference::LOCAL;
+use transom_core::reference::{LOCAL, ObjectRef};
 use transom_core::share::lock::MutexExt as _;
 use transom_core::watches::{self, SecretReads};
 
@@ -62,6 +63,23 @@ async fn tell_elsewhere(mut elsewhere: watch::Receiver<Option<OtherServer>>) {
     }
 }
 
+/// Logs why this replica cannot take part in the election, each cause once, and when it can.
+pub(super) async fn tell_election(mut leading: Leading) {
+    const LEASE: &str = "the Lease";
+    let mut told = None;
+    loop {
+        let now = leading.trouble();
+        if now != told {
+            match &now {
+                Some(trouble) => telemetry::unreadable(LEASE, trouble.reason, &trouble.message),
+                None => telemetry::readable(LEASE),
+            }
+            told = now;
+        }
+        leading.changed().await;
+    }
+}
+
 impl Connections {
     /// Has every connection watch what the policies of a catalogue need, and revisions beside them, and returns at
     /// once. Both are fetched under the lock, so that of several calls at a time the last one sets the newest watches.
@@ -103,6 +121,29 @@ impl Connections {
             // What cannot be read is reported by whoever reads it.
             drop(cluster.synced(patience).await);
         }
+    }
+
+    /// Logs why the `FleetPolicy` objects of a connection that was just opened cannot be read: no reconcile reads them,
+    /// so nobody else tells.
+    pub(crate) fn tell_policies(&self, name: &str) {
+        let cluster = self.by_name.get(LOCAL);
+        let Some(cluster) = cluster.filter(|_| self.policy_objects && name == LOCAL) else {
+            return;
+        };
+        let policies = ObjectRef::local(transom_api::API_VERSION, transom_api::KIND, None, "");
+        let mut unreadable = cluster.unreadable();
+        unreadable.retain(|one| one.unwatched.concerns(&policies));
+        for one in unreadable {
+            telemetry::unreadable(&one.place, one.reason, &one.message);
+        }
+    }
+
+    /// Whether the `FleetPolicy` objects could never be read since the start, where policies come from an API server.
+    pub(crate) fn policies_unread(&self) -> bool {
+        if self.policies_listed().is_ok() {
+            self.policies_read.store(true, Ordering::Release);
+        }
+        !self.policies_read.load(Ordering::Acquire)
     }
 
     /// Records that a connection has answered, or is known not to answer.

@@ -14,7 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use transom_api::KnownReason;
 use transom_core::lease::{Election, LeaderElectionRecord, Lease, LeaseStep, Now, Write};
+
+/// The attempt after which nothing is known of the right to write.
+const READ: &str = "read";
 
 /// One candidate and its lease.
 pub(super) struct LeaderElector {
@@ -29,7 +33,8 @@ pub(super) struct LeaderElector {
     counts: Arc<RequestCounts>,
     tell: watch::Sender<Told>,
     order: watch::Receiver<Order>,
-    trouble: Option<Trouble>,
+    /// What was attempted in vain, and why.
+    trouble: Option<(&'static str, Trouble)>,
 }
 
 impl LeaderElector {
@@ -72,7 +77,13 @@ impl LeaderElector {
                 LeaseStep::Acquire(write) | LeaseStep::Renew(write) | LeaseStep::Release(write) => {
                     self.put(&write).await;
                 }
-                LeaseStep::Wait(until) | LeaseStep::Follow(until) => self.wait_until(until).await,
+                LeaseStep::Wait(until) => self.wait_until(until).await,
+                LeaseStep::Follow(until) => {
+                    // Another one leads: nothing is to be written.
+                    self.trouble.take_if(|(attempt, _)| *attempt != READ);
+                    self.publish();
+                    self.wait_until(until).await;
+                }
                 LeaseStep::Released => return,
             }
             self.publish();
@@ -90,7 +101,7 @@ impl LeaderElector {
         self.counts.add(RequestVerb::Get, Purpose::Lease);
         let answer = timeout(self.patience, self.leases.get_opt(&self.name)).await;
         let now = self.now();
-        match self.cause("read", answer) {
+        match self.cause(READ, answer) {
             Ok(body) => {
                 self.election.saw(body.as_ref().map(lease_of), now);
                 self.body = body;
@@ -128,15 +139,16 @@ impl LeaderElector {
     }
 
     /// The answer, or the status code of a refusal, if there was one. Records the trouble of a failure, except a
-    /// conflict, until a request succeeds.
+    /// conflict, until such a request succeeds: that the Lease can be read says nothing about a write.
     fn cause<T>(
         &mut self,
-        attempt: &str,
+        attempt: &'static str,
         answer: Result<kube::Result<T>, tokio::time::error::Elapsed>,
     ) -> Result<T, Option<u16>> {
         let (cause, code) = match answer {
             Ok(Ok(answer)) => {
-                self.trouble = None;
+                self.trouble
+                    .take_if(|(failed, _)| attempt != READ || *failed == READ);
                 return Ok(answer);
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
@@ -155,10 +167,12 @@ impl LeaderElector {
             "failed to {attempt} the Lease {}: {}",
             self.place, cause.message
         );
-        self.trouble = Some(Trouble {
-            reason: cause.reason,
-            message,
-        });
+        let reason = match cause.reason {
+            KnownReason::ReadForbidden if attempt != READ => KnownReason::WriteForbidden,
+            KnownReason::ReadFailed if attempt != READ => KnownReason::WriteFailed,
+            reason => reason,
+        };
+        self.trouble = Some((attempt, Trouble { reason, message }));
         Err(code)
     }
 
@@ -176,7 +190,7 @@ impl LeaderElector {
         let told = Told {
             until,
             holder,
-            trouble: self.trouble.clone(),
+            trouble: self.trouble.as_ref().map(|(_, trouble)| trouble.clone()),
         };
         self.tell.send_if_modified(|before| {
             let changed = *before != told;
