@@ -335,6 +335,7 @@ mod tests {
             now_seconds: 0,
             resync_seconds: 0,
             failures: 0,
+            waited: false,
             seed: 0,
         };
         let report = report::of(reconcile, result, schedule);

@@ -174,6 +174,8 @@ pub struct Schedule {
     pub resync_seconds: u32,
     /// [`Report::failures`] of the report before this one.
     pub failures: u32,
+    /// Whether that one only waited: then the first retry of a failure is as soon as without it.
+    pub waited: bool,
     /// Spreads back-off and resync; the same seed gives the same times.
     pub seed: u64,
 }
@@ -301,7 +303,12 @@ fn told(outcome: &Outcome) -> String {
 /// back-off of conflicts stays short: the other writer's change was read already, so no event tells when that writer
 /// has stopped.
 fn retry(end: &Ending, schedule: Schedule) -> (u32, Option<u64>) {
-    let Schedule { failures, seed, .. } = schedule;
+    let waits = end.end.state() == State::Waiting;
+    let failures = match schedule.waited && !waits {
+        true => 0,
+        false => schedule.failures,
+    };
+    let seed = schedule.seed;
     let most = match end.reason {
         Reason::Known(KnownReason::TargetNamespaceMissing | KnownReason::InputTerminating) => {
             UNTOLD
@@ -359,6 +366,7 @@ mod tests {
                 now_seconds: NOW,
                 resync_seconds: 0,
                 failures,
+                waited: false,
                 seed: 7,
             },
         )
@@ -493,6 +501,33 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_after_a_wait_is_retried_as_soon_as_the_first_one() {
+        let after = |waited, word| {
+            let schedule = Schedule {
+                now_seconds: NOW,
+                resync_seconds: 0,
+                failures: 6,
+                waited,
+                seed: 7,
+            };
+            let report = of(
+                Reconcile::new(key("demo")),
+                Err(failure(word).unwrap_err()),
+                schedule,
+            );
+            (report.again_after_ms, report.failures)
+        };
+        use KnownReason::{InputTerminating, ReadForbidden, WriteForbidden};
+        for refused in [ReadForbidden, WriteForbidden] {
+            assert_eq!(after(true, refused), (Some(backoff::delay_ms(0, 7)), 1));
+            assert_eq!(after(false, refused), (Some(backoff::delay_ms(6, 7)), 7));
+        }
+        // A wait goes on as before.
+        let goes_on = (Some(backoff::delay_ms(UNTOLD, 7)), 7);
+        assert_eq!(after(true, InputTerminating), goes_on);
+    }
+
+    #[test]
     fn repeated_failures_back_off_and_any_other_outcome_resets() {
         let again = |word, failures| report(failure(word), failures).again_after_ms;
         assert_eq!(
@@ -552,6 +587,7 @@ mod tests {
                 now_seconds: NOW,
                 resync_seconds: 0,
                 failures,
+                waited: false,
                 seed: 7,
             };
             let report = of(reconcile, result, schedule);
@@ -565,6 +601,7 @@ mod tests {
             now_seconds: NOW,
             resync_seconds: 1_800,
             failures: 3,
+            waited: false,
             seed: 7,
         };
         let reconcile = Reconcile::new(key("demo"));
@@ -595,6 +632,7 @@ mod tests {
             now_seconds: NOW,
             resync_seconds: 0,
             failures: 0,
+            waited: false,
             seed: 7,
         };
         let again = |result| of(reconcile.clone(), result, schedule).again_after_ms;

@@ -136,6 +136,7 @@ pub(crate) fn report(result: Result<Success, Failure>) -> Report {
             now_seconds: 0,
             resync_seconds: 0,
             failures: 0,
+            waited: false,
             seed: 7,
         },
     )

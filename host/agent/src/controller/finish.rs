@@ -142,11 +142,12 @@ impl Controller {
 
     /// The inputs that decide when a key is reconciled next.
     fn schedule(&self, loaded: &LoadedPolicy, key: &Key) -> Schedule {
-        let failures = {
+        let (failures, waited) = {
             let memory = self.memory.lock();
             let last = memory.results.get(key);
-            last.map_or(0, |last| {
-                last.failures.saturating_sub(u32::from(last.tried_early))
+            last.map_or((0, false), |last| {
+                let failures = last.failures.saturating_sub(u32::from(last.tried_early));
+                (failures, last.state == State::Waiting)
             })
         };
         let now_seconds = self.clock.now_seconds();
@@ -154,6 +155,7 @@ impl Controller {
             now_seconds,
             resync_seconds: loaded.revision.policy.resync_seconds,
             failures,
+            waited,
             seed: self.seeds.hash_one((key, now_seconds, failures)),
         }
     }
@@ -314,6 +316,7 @@ impl Controller {
             now_seconds: self.clock.now_seconds(),
             resync_seconds: policy.resync_seconds,
             failures: 0,
+            waited: false,
             seed: 0,
         };
         let report = report::of(Reconcile::new(key.clone()), Err(failure), schedule);

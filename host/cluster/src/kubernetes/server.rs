@@ -90,6 +90,7 @@ impl Server {
             now_seconds: 0,
             resync_seconds: 0,
             failures: 0,
+            waited: false,
             seed: 0,
         };
         // Of a class that is a failure, whatever the reason: only of failures an Event is made.

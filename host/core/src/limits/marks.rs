@@ -42,7 +42,6 @@ impl Marks {
 #[cfg(test)]
 mod tests {
     use super::super::tests::Fleet;
-    use super::*;
     use serde_json::json;
 
     #[test]
