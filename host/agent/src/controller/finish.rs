@@ -142,14 +142,11 @@ impl Controller {
 
     /// The inputs that decide when a key is reconciled next.
     fn schedule(&self, loaded: &LoadedPolicy, key: &Key) -> Schedule {
-        let (failures, waited) = {
-            let memory = self.memory.lock();
-            let last = memory.results.get(key);
-            last.map_or((0, false), |last| {
-                let failures = last.failures.saturating_sub(u32::from(last.tried_early));
-                (failures, last.state == State::Waiting)
-            })
-        };
+        let last = self.memory.lock().results.get(key).cloned();
+        let waited = matches!(&last, Some(last) if last.state == State::Waiting);
+        let failures = last.map_or(0, |last| {
+            last.failures.saturating_sub(u32::from(last.tried_early))
+        });
         let now_seconds = self.clock.now_seconds();
         Schedule {
             now_seconds,

@@ -13,9 +13,9 @@ const MARKED: usize = 100;
 /// The marks of the primaries that count for each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Marks(BTreeMap<Limited, BTreeSet<String>>);
+pub(super) struct LimitMarks(BTreeMap<Limited, BTreeSet<String>>);
 
-impl Marks {
+impl LimitMarks {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

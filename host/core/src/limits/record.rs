@@ -1,6 +1,6 @@
 //! What is kept of the limits of a policy beyond the end of a process: numbers and marks, no name of an object.
 
-use super::marks::Marks;
+use super::marks::LimitMarks;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use transom_api::policy::Limited;
@@ -27,8 +27,8 @@ pub struct LimitRecord {
     #[serde(default)]
     pub reached: bool,
     /// Who counts, as of the last agent that ended in order; those that it does not mark may count twice.
-    #[serde(default, skip_serializing_if = "Marks::is_empty")]
-    pub(super) marks: Marks,
+    #[serde(default, skip_serializing_if = "LimitMarks::is_empty")]
+    pub(super) marks: LimitMarks,
 }
 
 impl LimitRecord {

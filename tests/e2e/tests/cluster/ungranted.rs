@@ -1,5 +1,4 @@
-//! An agent without the rights to its own Lease, or to the policies: it says so once, and is not ready while it knows of
-//! no policy.
+//! An agent without the rights to its own Lease, or to the policies: it says so once, and waits for policies.
 
 use crate::stage::{DEADLINE, HOME, Stage, on_stage};
 use anyhow::{Result, ensure};
