@@ -258,11 +258,29 @@ fn unreachable(error: &(dyn Error + 'static)) -> String {
     }
 }
 
+/// The kind of error, or what a library says where that has no kind.
 fn told(error: &io::Error) -> String {
+    let kind = error.kind();
     let inner = error.get_ref().map(ToString::to_string);
-    inner
-        .filter(|text| text.starts_with("invalid peer certificate"))
-        .unwrap_or_else(|| error.kind().to_string())
+    if let Some(text) = inner.filter(|text| text.starts_with("invalid peer certificate")) {
+        return text;
+    }
+    let mut root = error
+        .get_ref()
+        .filter(|_| kind == io::ErrorKind::Other)
+        .map(|inner| inner as &(dyn Error + 'static));
+    while let Some(source) = root.and_then(Error::source) {
+        root = Some(source);
+    }
+    let one_line = |text: String| {
+        text.lines()
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .take(MESSAGE_CHARS)
+            .collect()
+    };
+    root.map_or_else(|| kind.to_string(), |root| one_line(root.to_string()))
 }
 
 /// A stream that ended sooner did no useful work.
@@ -375,6 +393,33 @@ mod tests {
             RequestFailure::of_status(&status.with_code(410)).next,
             NextAttempt::Relist
         );
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("error reading a body from connection")]
+    struct Broken(#[source] Box<dyn Error + Send + Sync>);
+
+    #[test]
+    fn says_why_a_connection_broke_whatever_wraps_the_cause() {
+        let wrapped = |inner: Box<dyn Error + Send + Sync>| io::Error::other(Broken(inner));
+        for (error, said) in [
+            (io::ErrorKind::ConnectionReset.into(), "connection reset"),
+            (
+                wrapped("connection closed\nmore".into()),
+                "connection closed",
+            ),
+            (
+                wrapped(Box::new(io::Error::from(io::ErrorKind::TimedOut))),
+                "timed out",
+            ),
+            (
+                io::Error::other("invalid peer certificate: Expired"),
+                "invalid peer certificate: Expired",
+            ),
+        ] {
+            let message = RequestFailure::of(&kube::Error::ReadEvents(error)).message;
+            assert_eq!(message, format!("the API server cannot be reached: {said}"));
+        }
     }
 
     fn waits(cause: &RequestFailure, count: usize) -> Vec<u128> {
