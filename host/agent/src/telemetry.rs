@@ -270,6 +270,19 @@ pub(crate) fn unreadable(place: &str, reason: KnownReason, message: &str) {
     warn!(%place, reason = reason.as_str(), "{message}");
 }
 
+/// Logs that the agent ends while an API server has not answered what it was asked.
+pub(crate) fn cut_off(is_elected: bool) {
+    let lease = match is_elected {
+        true => {
+            "; the Lease is not released but expires, so that no other replica leads before that"
+        }
+        false => "",
+    };
+    warn!(
+        "ends before an API server answered: a request that was sent may still take effect{lease}"
+    );
+}
+
 /// Logs that a place is readable again, or gone.
 pub(crate) fn readable(place: &str) {
     info!(%place, "readable again");

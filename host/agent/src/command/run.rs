@@ -88,13 +88,17 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
     tasks.iter().for_each(JoinHandle::abort);
     // Reconciles under way may end; the next start finds what hangs longer.
     let rested = tokio::time::timeout(GRACE, controller.rested()).await;
+    let end = async {
+        controller.settle_limits().await;
+        controller.connections.release().await;
+    };
     // What is still sent may take effect after the next leader began: then the Lease expires instead.
-    if rested.is_ok() {
-        let end = async {
-            controller.settle_limits().await;
-            controller.connections.release().await;
-        };
-        let _ = tokio::time::timeout(GRACE, end).await;
+    let ended = match rested {
+        Ok(()) => tokio::time::timeout(GRACE, end).await,
+        Err(late) => Err(late),
+    };
+    if ended.is_err() {
+        telemetry::cut_off(controller.connections.leading().is_elected());
     }
     drop(opening);
     serving.iter().for_each(JoinHandle::abort);
