@@ -15,7 +15,7 @@ use crate::telemetry;
 use approved::ApprovedPlan;
 use futures::FutureExt as _;
 use futures::stream::{self, FuturesUnordered, StreamExt as _};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -25,9 +25,7 @@ use transom_api::KnownReason;
 use transom_api::status::LimitsStatus;
 use transom_core::failure::Class;
 use transom_core::failure::failing::Failing;
-use transom_core::limits::{
-    Ask, Ledger, LimitCheck, LimitRecord, LimitResult, LimitVerdict, PolicyLimits,
-};
+use transom_core::limits::{Ask, Ledger, LimitCheck, LimitRecord, LimitResult, LimitVerdict};
 use transom_core::reference::ObjectRef;
 use transom_core::report::End;
 use transom_core::share::lock::MutexExt as _;
@@ -98,23 +96,6 @@ impl ChangeLimits {
     /// Forgets a deleted policy. Its record stays for a while.
     pub(super) fn forget(&self, policy: &str) {
         self.lock().remove(policy);
-    }
-
-    /// Whether anything of a policy is withheld.
-    pub(super) fn withholds(&self, policy: &str) -> bool {
-        self.ledger(policy, |ledger| ledger.withholds())
-            .unwrap_or_default()
-    }
-
-    /// What is withheld of a policy for these primaries, which are held.
-    pub(super) fn agreed(
-        &self,
-        policy: &str,
-        limits: &PolicyLimits,
-        held: &BTreeSet<Arc<ObjectRef>>,
-    ) -> Option<LimitsStatus> {
-        let is_held = |primary: &ObjectRef| held.contains(primary);
-        self.ledger(policy, |ledger| ledger.agreed(policy, limits, is_held))?
     }
 
     /// What was withheld of a policy at the last look.

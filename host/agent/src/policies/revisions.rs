@@ -68,6 +68,15 @@ pub(crate) struct Note {
     pub(super) gone: bool,
 }
 
+impl Note {
+    /// Whether a revision is to be recorded as active or barred.
+    fn has(&self, record: &RevisionRecord) -> bool {
+        let barred = self.barred.iter().map(|(barred, _)| barred);
+        let mut all = self.active.iter().chain(barred);
+        all.any(|one| one.id == record.id)
+    }
+}
+
 impl Components {
     /// Whether revisions are kept.
     pub(super) fn remembers(&self) -> bool {
@@ -174,17 +183,10 @@ impl Components {
         )?;
         let mut history = History::of(policy, &objects.unwrap_or_default());
         let place = RecordPlace { namespace, uid };
-        // What is left of an earlier object would be in the way of the same revision of this one. Everything else stays:
-        // a tool may have taken the owner off the records of a living object.
-        let noted = |record: &RevisionRecord| {
-            let mut noted = note
-                .active
-                .iter()
-                .chain(note.barred.iter().map(|one| &one.0));
-            noted.any(|one| one.id == record.id)
-        };
+        // What is left of an earlier object would be in the way of the same revision of this one. Everything else
+        // stays: a tool may have taken the owner off the records of a living object.
         if note.gone || uid.is_some() {
-            let steps = history.delete(namespace, |record| note.gone || noted(record));
+            let steps = history.delete(namespace, |record| note.gone || note.has(record));
             write(&*cluster, (policy, uid), steps, &mut history).await?;
         }
         let mut history = history.for_agent(uid, builtin_digest);

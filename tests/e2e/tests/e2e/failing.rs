@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use transom_conformance::fixture::taints_component;
+use transom_e2e::agent::DEADLINE;
 use transom_e2e::program;
 use transom_e2e::stage::{Stage, put};
 use transom_support::fleet::hosted_name;
+use transom_support::wait;
 
 const POLICY: &str = "external-managed-kubeconfig";
 const TAINTS: &str = "built-in-taints";

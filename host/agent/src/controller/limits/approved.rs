@@ -4,11 +4,14 @@
 use super::{ChangeLimits, Controller};
 use crate::policies::active::{Active, ApprovedCounts};
 use crate::telemetry;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
+use transom_api::status::LimitsStatus;
 use transom_core::catalogue::Revision;
 use transom_core::digest::Digest;
-use transom_core::limits::{Ask, Ledger};
+use transom_core::limits::{Ask, Ledger, PolicyLimits};
+use transom_core::reference::ObjectRef;
 use transom_core::rollout::Approved;
 
 /// A plan that was approved, until it is needed.
@@ -98,5 +101,24 @@ impl Controller {
         }
         self.connections.warn_of_policy(policy, reason, &message);
         telemetry::warn_of_policy(policy, reason, &message);
+    }
+}
+
+impl ChangeLimits {
+    /// Whether anything of a policy is withheld.
+    pub(in crate::controller) fn withholds(&self, policy: &str) -> bool {
+        self.ledger(policy, |ledger| ledger.withholds())
+            .unwrap_or_default()
+    }
+
+    /// What is withheld of a policy for these primaries, which are held.
+    pub(in crate::controller) fn agreed(
+        &self,
+        policy: &str,
+        limits: &PolicyLimits,
+        held: &BTreeSet<Arc<ObjectRef>>,
+    ) -> Option<LimitsStatus> {
+        let is_held = |primary: &ObjectRef| held.contains(primary);
+        self.ledger(policy, |ledger| ledger.agreed(policy, limits, is_held))?
     }
 }
