@@ -82,9 +82,9 @@ pub enum LeaseStep {
     Acquire(Write),
     /// Renew it.
     Renew(Write),
-    /// This replica holds it; nothing to do before this time.
+    /// This replica holds it, or a request failed; nothing to do before this time.
     Wait(u64),
-    /// Another replica holds it, or the server cannot be reached; nothing to do before this time.
+    /// Another replica holds it; nothing to do before this time.
     Follow(u64),
     /// Release it.
     Release(Write),
@@ -212,7 +212,7 @@ impl Election {
             return LeaseStep::Released;
         }
         if now.monotonic_ms < self.not_before_ms {
-            return LeaseStep::Follow(self.not_before_ms);
+            return LeaseStep::Wait(self.not_before_ms);
         }
         let Some(seen) = self.seen.as_ref().filter(|_| !self.stale) else {
             return LeaseStep::Look;

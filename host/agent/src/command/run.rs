@@ -28,6 +28,8 @@ use tokio::task::JoinHandle;
 
 /// How long each step of the shutdown may take, such as the end of reconciles under way.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long the records of the limits may take of that.
+const SETTLE: Duration = Duration::from_secs(3);
 /// How often the progress line moves.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -84,12 +86,15 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
         () = work => ending.await?,
         ended = &mut ending => ended?,
     }
+    // A release forgets that this replica leads, whether it succeeds or not.
+    let is_elected = controller.connections.leading().is_elected();
     controller.stop();
     tasks.iter().for_each(JoinHandle::abort);
     // Reconciles under way may end; the next start finds what hangs longer.
     let rested = tokio::time::timeout(GRACE, controller.rested()).await;
     let end = async {
-        controller.settle_limits().await;
+        // A record that hangs keeps no other replica waiting: it is written at its version.
+        drop(tokio::time::timeout(SETTLE, controller.settle_limits()).await);
         controller.connections.release().await;
     };
     // What is still sent may take effect after the next leader began: then the Lease expires instead.
@@ -98,7 +103,7 @@ async fn work(args: &RunArgs, screen: &Screen) -> anyhow::Result<CommandEnd> {
         Err(late) => Err(late),
     };
     if ended.is_err() {
-        telemetry::cut_off(controller.connections.leading().is_elected());
+        telemetry::cut_off(is_elected);
     }
     drop(opening);
     serving.iter().for_each(JoinHandle::abort);

@@ -142,11 +142,12 @@ impl Controller {
 
     /// The inputs that decide when a key is reconciled next.
     fn schedule(&self, loaded: &LoadedPolicy, key: &Key) -> Schedule {
-        let last = self.memory.lock().results.get(key).cloned();
-        let waited = matches!(&last, Some(last) if last.state == State::Waiting);
-        let failures = last.map_or(0, |last| {
-            last.failures.saturating_sub(u32::from(last.tried_early))
+        let memory = self.memory.lock();
+        let (failures, waited) = memory.results.get(key).map_or((0, false), |last| {
+            let failures = last.failures.saturating_sub(u32::from(last.tried_early));
+            (failures, last.state == State::Waiting)
         });
+        drop(memory);
         let now_seconds = self.clock.now_seconds();
         Schedule {
             now_seconds,

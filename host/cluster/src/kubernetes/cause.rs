@@ -277,6 +277,7 @@ fn told(error: &io::Error) -> String {
             .next()
             .unwrap_or_default()
             .chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
             .take(MESSAGE_CHARS)
             .collect()
     };

@@ -157,7 +157,7 @@ fn a_holder_that_was_frozen_does_not_write() {
     // Frozen here; meanwhile another replica takes over.
     assert!(!election.leads(at(60_000)));
     election.conflicted(at(60_000));
-    assert_eq!(election.next(at(60_000)), LeaseStep::Follow(60_200));
+    assert_eq!(election.next(at(60_000)), LeaseStep::Wait(60_200));
     assert_eq!(election.next(at(60_200)), LeaseStep::Look);
     election.saw(Some(lease("5", "other", 1)), at(60_001));
     assert!(!election.leads(at(60_001)));
@@ -212,7 +212,7 @@ fn learns_the_outcome_of_an_unanswered_write() {
     let first = writing(election.next(at(2_000)));
     election.sending(&first, at(2_000));
     election.failed(at(4_000));
-    assert_eq!(election.next(at(4_000)), LeaseStep::Follow(6_000));
+    assert_eq!(election.next(at(4_000)), LeaseStep::Wait(6_000));
     assert_eq!(election.next(at(6_000)), LeaseStep::Look);
     // It has not arrived yet.
     let old = Lease {

@@ -47,14 +47,12 @@ pub(super) async fn once(args: &RunArgs, screen: &Screen) -> anyhow::Result<Comm
     }
     controller.tidy_status(swap.active());
     controller.publish_policies();
-    let end = async {
-        tokio::join!(
-            controller.settle_limits(),
-            controller.connections.finish_policies()
-        )
-    };
-    let _ = tokio::time::timeout(GRACE, end).await;
+    let finish = controller.connections.finish_policies();
+    let end = async { tokio::join!(controller.settle_limits(), finish) };
+    // A reconcile that is tried again may be under way, and what it counts for is not settled before it ends.
     controller.stop();
+    drop(tokio::time::timeout(GRACE, controller.rested()).await);
+    let _ = tokio::time::timeout(GRACE, end).await;
     let ending = summary::tell(&controller, swap.active(), WrittenTo::Written, screen);
     let unwritten = summary::unwritten(&controller, screen);
     // The process ends next. To free what the agent knows, object by object, would only delay that.
