@@ -240,6 +240,29 @@ fn a_single_run_completes_the_rest_and_names_silent_servers() -> Result<()> {
     Ok(())
 }
 
+/// The program, started with SIGHUP as this option of `env` says: whoever runs the tests may ignore it.
+fn with_hangup(stage: &Stage, how: &str) -> Result<Command> {
+    let mut command = Command::new("env");
+    command.arg(how).arg(program::binary()?);
+    command.current_dir(stage.path("")).env_remove("RUST_LOG");
+    Ok(command)
+}
+
+#[test]
+fn an_agent_that_was_started_with_sighup_ignored_goes_on() -> Result<()> {
+    let stage = Stage::new(1, 0)?;
+    let mut command = with_hangup(&stage, "--ignore-signal=HUP")?;
+    command.arg("run").arg("--dir").arg(&stage.fleet);
+    let mut agent = Agent::start(&mut command, stage.path("log"))?;
+    stage.wait_for_secret(0, "the first secret", |_| true)?;
+    agent.signal("-HUP")?;
+    // It has not ended when it follows a later change.
+    stage.follows_port(0, 7443)?;
+    ensure!(agent.ended()?.is_none());
+    agent.stop()?;
+    Ok(())
+}
+
 #[test]
 fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()> {
     let signals = [
@@ -252,7 +275,7 @@ fn an_agent_without_any_server_is_not_ready_and_exits_on_request() -> Result<()>
         let stage = Stage::new(0, 0)?;
         let (all, _kept) = all_away(&stage.path(""))?;
         let all: Vec<Away> = all.into_iter().filter(|away| away.name == name).collect();
-        let mut command = stage.transom()?;
+        let mut command = with_hangup(&stage, "--default-signal=HUP")?;
         command.args(["run", "--admin-address", "127.0.0.1:0", "--context", name]);
         let mut agent = Agent::start(
             command.env("KUBECONFIG", kubeconfig(&stage, &all)?),
