@@ -291,15 +291,20 @@ fn a_component_that_a_person_names_is_told_without_flags_of_policies() {
     }
 }
 
+/// The policy `built-in-taints` as it is shipped.
+fn shipped() -> String {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../policies/built-in-taints/policy.yaml"
+    );
+    fs::read_to_string(path).unwrap()
+}
+
 #[test]
 fn validate_names_the_field_and_the_document() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.yaml");
-    let shipped = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../policies/built-in-taints/policy.yaml"
-    );
-    let one = fs::read_to_string(shipped).unwrap();
+    let one = shipped();
     let (name, component) = ("name: built-in-taints", "builtin:taints");
     let key = "spec:\n  verify: {keys: [{name: k, file: k.pub}]}\n";
     let (first, nameless) = (format!("{one}---\n"), one.replace(name, "name: 5"));
@@ -354,11 +359,7 @@ fn a_file_that_is_given_twice_is_named_as_the_user_named_it() {
 fn validate_reads_a_policy_as_an_api_server_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.yaml");
-    let shipped = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../policies/built-in-taints/policy.yaml"
-    );
-    let one = fs::read_to_string(shipped).unwrap();
+    let one = shipped();
     let name = |instead: &str| one.replace("name: built-in-taints", instead);
     let spec = |more: &str| one.replace("spec:\n", &format!("spec:\n{more}"));
     for (text, told) in [

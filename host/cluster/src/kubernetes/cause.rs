@@ -235,10 +235,12 @@ fn said(status: &Status) -> String {
             status.code
         );
     }
-    let plain = status
-        .message
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c });
+    plain(&status.message)
+}
+
+/// The begin of a text that others wrote, without control characters.
+fn plain(text: &str) -> String {
+    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MESSAGE_CHARS).collect()
 }
 
@@ -272,16 +274,8 @@ fn told(error: &io::Error) -> String {
     while let Some(source) = root.and_then(Error::source) {
         root = Some(source);
     }
-    let one_line = |text: String| {
-        text.lines()
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .map(|letter| if letter.is_control() { ' ' } else { letter })
-            .take(MESSAGE_CHARS)
-            .collect()
-    };
-    root.map_or_else(|| kind.to_string(), |root| one_line(root.to_string()))
+    let first_line = |text: String| plain(text.lines().next().unwrap_or_default());
+    root.map_or_else(|| kind.to_string(), |root| first_line(root.to_string()))
 }
 
 /// A stream that ended sooner did no useful work.

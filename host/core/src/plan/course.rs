@@ -65,21 +65,26 @@ impl From<Failure> for StepError {
 /// # Errors
 /// `ContractBroken`.
 pub(super) fn named(wanting: &PlanInput<'_>, one: &Desired<'_>) -> Result<(), Failure> {
-    let (object, wants) = match one {
-        Desired::Whole(one) => (&one.object, "wants"),
-        Desired::Fields(one) => (&one.object, "wants fields of"),
-        Desired::Gone(object) => (object, "removes"),
-        Desired::Finalizer => return Ok(()),
+    let of_others = |object: &ObjectRef| {
+        let mut others = wanting.others.iter();
+        others.any(|other| other.object == *object)
     };
-    let (mut targets, mut others) = (wanting.targets.iter(), wanting.others.iter());
-    let is_named = match one {
-        Desired::Whole(_) => targets.any(|one| one.object == *object),
-        Desired::Fields(_) => {
-            *object == wanting.primary.reference || others.any(|one| one.object == *object)
+    let (object, wants, is_named) = match one {
+        Desired::Whole(one) => (&one.object, "wants", makes(wanting, &one.object)),
+        Desired::Fields(one) => {
+            let is_primary = one.object == wanting.primary.reference;
+            (
+                &one.object,
+                "wants fields of",
+                is_primary || of_others(&one.object),
+            )
         }
-        Desired::Gone(_) | Desired::Finalizer => {
-            targets.any(|one| one.object == *object) || others.any(|one| one.object == *object)
-        }
+        Desired::Gone(object) => (
+            object,
+            "removes",
+            makes(wanting, object) || of_others(object),
+        ),
+        Desired::Finalizer => return Ok(()),
     };
     match is_named {
         true => Ok(()),

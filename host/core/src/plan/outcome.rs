@@ -216,10 +216,7 @@ impl Outcome {
             {
                 Some(told)
             }
-            (Some((step, reason)), _) => Some(FailedWrite {
-                object: step.target.clone(),
-                reason: reason.as_str().to_owned(),
-            }),
+            (Some((step, reason)), _) => Some(failed_write(&step.target, reason)),
             (None, Unplanned::Failed(told, _)) => Some(told),
             (None, Unplanned::Nothing) if self.is_whole() => None,
             (None, _) => before.filter(|before| !self.has_written(&before.object)),
@@ -279,14 +276,18 @@ impl Unplanned {
         };
         match failure.reason {
             Reason::Known(reason) if says_of_object(reason) && !is_only_put_off(reason) => {
-                let told = FailedWrite {
-                    object: object.clone(),
-                    reason: reason.as_str().to_owned(),
-                };
-                Self::Failed(told, desired.iter().filter_map(removed).collect())
+                let removed = desired.iter().filter_map(removed);
+                Self::Failed(failed_write(object, reason), removed.collect())
             }
             _ => Self::PutOff,
         }
+    }
+}
+
+fn failed_write(object: &ObjectRef, reason: KnownReason) -> FailedWrite {
+    FailedWrite {
+        object: object.clone(),
+        reason: reason.as_str().to_owned(),
     }
 }
 
