@@ -134,9 +134,12 @@ impl OwnershipIndex {
         contender: Contender,
         targets: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
-        let known = self.known(&contender.key);
+        let key = contender.key.clone();
+        let known = self.known(&key);
         let mut woken = self.claim(contender, targets);
         woken.extend(known);
+        // It decides after this, and sees who is located.
+        woken.retain(|one| *one != key);
         woken
     }
 
@@ -176,7 +179,7 @@ impl OwnershipIndex {
     /// A reconcile ended before the targets were known (not ready, refused, failed). Existing claims stay, unless they
     /// are those of a former primary of the name; without any, the targets that carry the primary's stamp become its
     /// claims. For a primary without a uid, which may be unreadable or gone, that holds only until it is located.
-    /// Returns the keys to wake.
+    /// Returns the keys to wake: also the key itself, if it is the last one that is located and waited for others.
     pub fn keep<'a>(
         &mut self,
         contender: Contender,
@@ -513,6 +516,25 @@ mod tests {
     }
 
     #[test]
+    fn of_those_that_wait_for_each_other_the_last_one_that_is_located_is_planned_again_too() {
+        let mut ownership = OwnershipIndex::default();
+        let both = ["one", "two"].map(|name| contender(name, None));
+        both.iter().for_each(|one| ownership.expect(&one.key));
+        // Each plans before the other is located, because its guest fails: that locates it at the end of its reconcile.
+        for one in &both {
+            assert_eq!(ownership.wait_for_located(&one.key), 1);
+        }
+        let [one, two] = both.clone();
+        assert_eq!(ownership.keep(one, &[]), []);
+        let keys = both.each_ref().map(|one| one.key.clone());
+        assert_eq!(ownership.keep(two, &[]), keys);
+        for one in both {
+            assert_eq!(ownership.wait_for_located(&one.key), 0);
+            assert_eq!(ownership.keep(one, &[]), [], "it waits for nobody");
+        }
+    }
+
+    #[test]
     fn a_primary_whose_guest_did_not_say_what_it_wants_is_undecided_until_it_does() {
         let mut ownership = OwnershipIndex::default();
         let [gone, silent, late] = ["gone", "silent", "late"].map(|name| contender(name, None));
@@ -529,7 +551,8 @@ mod tests {
         assert!(ownership.set(late.clone(), &[]).is_empty());
         // Its stamp says what it had, and not what it wants.
         let woken = ownership.keep(silent.clone(), &[target("demo")]);
-        assert_eq!(woken, waits, "the last one is located");
+        let both = [gone.key.clone(), silent.key.clone()];
+        assert_eq!(woken, both, "the last one is located");
         assert_eq!(ownership.wait_for_known(&gone.key), 1);
         assert!(ownership.keep(silent.clone(), &[]).is_empty());
         assert_eq!(ownership.wait_for_known(&gone.key), 1);

@@ -20,7 +20,14 @@ impl OwnershipIndex {
         contender: Contender,
         targets: impl IntoIterator<Item = &'a ObjectRef>,
     ) -> Vec<Key> {
-        let targets: Vec<&ObjectRef> = targets.into_iter().collect();
+        let key = contender.key.clone();
+        let mut woken = self.claim_more(contender, targets.into_iter().collect());
+        // It decides after this, and sees who is located.
+        woken.retain(|one| *one != key);
+        woken
+    }
+
+    fn claim_more(&mut self, contender: Contender, targets: Vec<&ObjectRef>) -> Vec<Key> {
         let before = self.targets_of.get(&contender.key);
         let has_all = |before: &&BTreeSet<ObjectRef>| {
             let mut targets = targets.iter();
@@ -94,7 +101,8 @@ impl OwnershipIndex {
             .collect()
     }
 
-    /// Marks a primary as located. With the last one of its policy, returns the keys that waited for it.
+    /// Marks a primary as located. With the last one of its policy, returns all keys that wait. The last one may be
+    /// among them: one whose guest fails is located at the end of its reconcile, after it had to wait for others.
     pub(super) fn locate(&mut self, key: &Key) -> Vec<Key> {
         let Some(keys) = self.unlocated.get_mut(&key.policy) else {
             return Vec::new();
@@ -104,7 +112,7 @@ impl OwnershipIndex {
             return Vec::new();
         }
         self.unlocated.remove(&key.policy);
-        self.wake(key)
+        self.wake(&key.policy)
     }
 
     /// The guest named the targets of a primary, or the primary is gone. Returns the waiting keys if at most one other
@@ -120,14 +128,13 @@ impl OwnershipIndex {
             self.unknown.remove(&key.policy);
         }
         match woken && self.remaining(&key.policy) == 0 {
-            true => self.wake(key),
+            true => self.wake(&key.policy),
             false => Vec::new(),
         }
     }
 
-    fn wake(&mut self, key: &Key) -> Vec<Key> {
-        let mut woken = self.deferred.remove(&key.policy).unwrap_or_default();
-        woken.remove(key);
+    fn wake(&mut self, policy: &str) -> Vec<Key> {
+        let woken = self.deferred.remove(policy).unwrap_or_default();
         woken.into_iter().collect()
     }
 }
