@@ -43,6 +43,9 @@ async fn a_plan_changed_only_if_an_approval_was_given_since_there_is_a_candidate
         ("b", None, KnownReason::ApprovalRequired),
         ("b", Some("sha256:1"), KnownReason::PlanChanged),
         ("c", Some("sha256:1"), KnownReason::ApprovalRequired),
+        // The same one is given anew once it was gone.
+        ("c", None, KnownReason::ApprovalRequired),
+        ("c", Some("sha256:1"), KnownReason::PlanChanged),
         ("c", Some(FORBIDDEN), KnownReason::ApprovalForbidden),
         // Nobody asks what an old one is worth.
         ("d", Some(FORBIDDEN), KnownReason::ApprovalRequired),
