@@ -16,7 +16,7 @@ use transom_api::{KnownReason, Reason};
 /// restart.
 const KEPT: usize = 4_096;
 /// How many hexadecimal digits tell the primaries of one policy apart.
-const MARK: usize = 12;
+pub(crate) const MARK: usize = 12;
 
 /// Whether a guest is to blame when a reconcile ends for this reason, whatever its inputs are.
 pub fn is_fault(reason: KnownReason) -> bool {

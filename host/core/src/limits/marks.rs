@@ -1,7 +1,7 @@
 //! The primaries that count in an interval, told apart without their names beyond the end of a process.
 
 use super::LimitedKinds;
-use crate::failure::failing::mark;
+use crate::failure::failing::{MARK, mark};
 use crate::reference::ObjectRef;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +36,18 @@ impl LimitMarks {
 
     pub(super) fn remove(&mut self, kind: Limited) {
         self.0.remove(&kind);
+    }
+
+    /// Drops marks until their text is shorter by so many bytes, or none is left.
+    pub(super) fn shorten(&mut self, bytes: usize) {
+        // With each mark go at least its quotes and a comma, or the name of its kind.
+        let mut surplus = bytes.div_ceil(MARK + 3);
+        for marks in self.0.values_mut() {
+            while surplus > 0 && marks.pop_last().is_some() {
+                surplus -= 1;
+            }
+        }
+        self.0.retain(|_, marks| !marks.is_empty());
     }
 }
 

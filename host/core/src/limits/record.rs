@@ -61,4 +61,17 @@ impl LimitRecord {
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
+
+    /// The text with no more marks than have room in so many bytes. The numbers are always there, and who is not marked
+    /// counts again: too little room makes a limit narrower, never wider.
+    pub fn text_within(&self, bytes: usize) -> String {
+        let text = self.text();
+        let surplus = text.len().saturating_sub(bytes);
+        if surplus == 0 {
+            return text;
+        }
+        let mut shorter = self.clone();
+        shorter.marks.shorten(surplus);
+        shorter.text()
+    }
 }

@@ -575,3 +575,22 @@ fn a_record_reads_back_and_holds_no_name() {
     record.reached = false;
     assert!(!record.is_old(1_600) && record.is_old(90_000));
 }
+
+#[test]
+fn a_record_without_room_for_its_marks_keeps_its_numbers_and_makes_no_limit_wider() {
+    // A hundred were changed, and two hundred more may be.
+    let mut fleet = Fleet::new(1_000, json!({}));
+    fleet.add(0..100);
+    fleet.end();
+    let record = fleet.kept.unwrap();
+    let whole = record.text().len();
+    for (room, admitted) in [(whole, 300), (whole - 1, 299), (whole - 16, 298), (0, 200)] {
+        let text = record.text_within(room);
+        assert!(text.len() <= room || !text.contains("marks"), "{text}");
+        let kept = LimitRecord::parse(&text).unwrap();
+        assert_eq!((&kept.reserved, kept.reached), (&record.reserved, false));
+        let mut fleet = Fleet::new(1_000, json!({}));
+        fleet.ledger = Ledger::found(Some(kept));
+        assert_eq!(fleet.add(0..300), admitted, "{room}");
+    }
+}

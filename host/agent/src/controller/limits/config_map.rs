@@ -18,6 +18,9 @@ use transom_core::reference::ObjectRef;
 const FAILED: Duration = Duration::from_secs(5);
 /// What stands for all entries: a server that does not answer writes none.
 pub(super) const ALL: &str = "";
+/// How many bytes the records of limits may have together. Beyond that they have no marks: the records of failing
+/// guests lie in the same object, and it must have room for the numbers of every policy.
+const ROOM: usize = 384 * 1024;
 /// For how long after its wait the failures of an entry are remembered.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
@@ -92,13 +95,19 @@ impl LimitsConfigMap {
         self.data().get(entry)?.as_str().map(str::to_owned)
     }
 
-    /// How many bytes the entries with this prefix have, without one of them.
-    pub(super) fn bytes(&self, prefix: &str, without: &str) -> usize {
+    /// How many bytes these entries have.
+    pub(super) fn bytes(&self, is_counted: impl Fn(&str) -> bool) -> usize {
         let data = self.data().into_iter();
-        let others = data.filter(|(entry, _)| entry.starts_with(prefix) && entry != without);
-        others
+        let counted = data.filter(|(entry, _)| is_counted(entry));
+        counted
             .map(|(_, text)| text.as_str().map_or(0, str::len))
             .sum()
+    }
+
+    /// The text of a record, with as many marks as have room beside the other records.
+    pub(super) fn text_of(&self, policy: &str, record: &LimitRecord) -> String {
+        let others = self.bytes(|entry| entry != policy && !failing::is_entry(entry));
+        record.text_within(ROOM.saturating_sub(others))
     }
 
     /// A failure to read it that was so recent that it still counts.
@@ -285,5 +294,41 @@ mod tests {
             config_map.found(with(&[("b", "2")]))("b"),
             LastWriter::Another
         );
+    }
+
+    #[test]
+    fn the_records_of_many_policies_have_room_in_one_object() {
+        let marks: Vec<String> = (0..100).map(|at| format!("{at:012}")).collect();
+        let record = json!({
+            "startedSeconds": 1_000, "endsSeconds": 1_600, "primaries": 1_000,
+            "reserved": {"elementsAdded": 100, "elementsRemoved": 100},
+            "marks": {"elementsAdded": marks.clone(), "elementsRemoved": marks},
+        });
+        let record = LimitRecord::parse(&record.to_string()).unwrap();
+        let mut config_map = LimitsConfigMap::default();
+        let mut data = Map::new();
+        for at in 0..300 {
+            let policy = format!("policy-{at}");
+            let text = config_map.text_of(&policy, &record);
+            let again = LimitRecord::parse(&text).unwrap();
+            assert_eq!(again.reserved, record.reserved, "{policy}");
+            data.insert(policy, text.into());
+            config_map.object = Some(object(&place(), data.clone()));
+        }
+        let marked = data
+            .values()
+            .filter(|text| text.to_string().contains("marks"));
+        assert!((100..200).contains(&marked.count()));
+        // An object has 1 MiB, and the records of failing guests have a half.
+        assert!(config_map.bytes(|_| true) <= 512 * 1024);
+        // Those take no room of the others, and the own record is written over.
+        config_map.object = Some(object(
+            &place(),
+            Map::from_iter([
+                ("failing_p".to_owned(), "x".repeat(ROOM).into()),
+                ("p".to_owned(), "x".repeat(ROOM).into()),
+            ]),
+        ));
+        assert_eq!(config_map.text_of("p", &record), record.text());
     }
 }

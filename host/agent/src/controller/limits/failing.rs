@@ -27,6 +27,11 @@ pub(super) fn entry(policy: &str) -> String {
     format!("{PREFIX}{policy}")
 }
 
+/// Whether an entry is one of these records.
+pub(super) fn is_entry(entry: &str) -> bool {
+    entry.starts_with(PREFIX)
+}
+
 impl Controller {
     /// The revision of the policy that counts now, also for a reconcile that began under an earlier one.
     pub(in crate::controller) fn newest(&self, admitted: &Admitted) -> Arc<Revision> {
@@ -214,7 +219,8 @@ impl Controller {
         }
         let Some(text) = unsaved() else { return };
         // The limits lie in the same object, which must not become too large for them.
-        let room = ROOM.saturating_sub(config_map.bytes(PREFIX, &entry));
+        let others = config_map.bytes(|one| one != entry && is_entry(one));
+        let room = ROOM.saturating_sub(others);
         let kept = text.clone().filter(|text| text.len() <= room);
         match self
             .put_or_put_off(store, &mut config_map, &entry, kept)

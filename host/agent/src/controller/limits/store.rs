@@ -123,7 +123,7 @@ impl Controller {
             }
             return;
         }
-        let text = Some(record.text());
+        let text = Some(config_map.text_of(policy, &record));
         let written = self
             .put_or_put_off(store, &mut config_map, policy, text)
             .await;
@@ -219,8 +219,8 @@ impl Controller {
         policy: &str,
         record: &LimitRecord,
     ) -> Result<(), WriteFailure> {
-        self.put(store, config_map, policy, Some(record.text()))
-            .await
+        let text = config_map.text_of(policy, record);
+        self.put(store, config_map, policy, Some(text)).await
     }
 
     /// Writes an entry, or removes it.
