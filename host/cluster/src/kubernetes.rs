@@ -28,7 +28,7 @@ mod write;
 pub use access::{Access, Reviews};
 pub use approval::{Approvals, User};
 pub use connect::{
-    ConnectError, ConnectSettings, ConnectionStanding, KubernetesOptions, OtherServer,
+    ConnectError, ConnectSettings, ConnectionStanding, KubeconfigProblem, KubernetesOptions,
 };
 pub use counts::{Purpose, RequestCounts, RequestVerb};
 pub use events::Events;
@@ -55,7 +55,7 @@ pub struct Kubernetes {
     writer: Writer,
     _greeting: Task,
     patience: Duration,
-    elsewhere: watch::Receiver<Option<OtherServer>>,
+    problem: watch::Receiver<Option<KubeconfigProblem>>,
 }
 
 /// A task that ends when this is dropped.
@@ -111,8 +111,8 @@ impl Kubernetes {
     /// # Errors
     /// When no client can be made of the settings.
     pub fn start(settings: ConnectSettings) -> Result<Self, ConnectError> {
-        let (tell_elsewhere, elsewhere) = watch::channel(None);
-        let client = connect::client(&settings, tell_elsewhere)?;
+        let (tell_problem, problem) = watch::channel(None);
+        let client = connect::client(&settings, tell_problem)?;
         let (tell, standing) = watch::channel(None);
         let sender = Sender::new(client.clone());
         let counts = Arc::clone(sender.counts());
@@ -132,7 +132,7 @@ impl Kubernetes {
             writer,
             _greeting: greeting,
             patience,
-            elsewhere,
+            problem,
         })
     }
 
@@ -146,9 +146,9 @@ impl Kubernetes {
         self.shared.standing.borrow().clone()?.err()
     }
 
-    /// The address that the kubeconfig names now, while it is another one than at the start.
-    pub fn elsewhere(&self) -> watch::Receiver<Option<OtherServer>> {
-        self.elsewhere.clone()
+    /// Why the kubeconfig, as it is now, is not used; `None` while it is.
+    pub fn problem(&self) -> watch::Receiver<Option<KubeconfigProblem>> {
+        self.problem.clone()
     }
 
     /// Waits until the API server has answered for the first time.

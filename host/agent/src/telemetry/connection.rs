@@ -4,7 +4,7 @@
 use std::path::Path;
 use tracing::{info, warn};
 use transom_api::KnownReason;
-use transom_cluster::kubernetes::OtherServer;
+use transom_cluster::kubernetes::KubeconfigProblem;
 
 /// The target of lines about connections; a run that ends shows them, too.
 const CONNECTION: &str = "transom::connection";
@@ -37,11 +37,20 @@ pub(crate) fn answers(place: &str) {
     info!(target: CONNECTION, connection = place, "the API server answers");
 }
 
-/// Logs that the kubeconfig names another address than the one that is used.
-pub(crate) fn elsewhere(other: &OtherServer) {
-    warn!(
-        target: CONNECTION, connection = other.place, server = other.server,
-        "the context of this connection names another API server now, in the {}; restart the agent to use that one: it may be another cluster, and until then nothing that changed in this context counts",
-        other.kubeconfig
-    );
+/// Logs why a kubeconfig that was changed while the agent runs is not used.
+pub(crate) fn unused(problem: &KubeconfigProblem) {
+    match problem {
+        KubeconfigProblem::OtherServer {
+            place,
+            kubeconfig,
+            server,
+        } => warn!(
+            target: CONNECTION, connection = place, server,
+            "the context of this connection names another API server now, in the {kubeconfig}; restart the agent to use that one: it may be another cluster, and until then nothing that changed in this context counts"
+        ),
+        KubeconfigProblem::Unusable(error) => warn!(
+            target: CONNECTION, connection = error.place, reason = error.reason.as_str(),
+            "the kubeconfig of this connection, or a file that it names, cannot be used any more; the agent goes on with what it read before, and looks again: {}", error.message
+        ),
+    }
 }

@@ -8,7 +8,6 @@ mod renewed;
 use super::cause::{Backoff, RequestFailure};
 use super::stream;
 use http::header::{HeaderValue, USER_AGENT};
-use kube::client::AuthError;
 use kube::{Client, Config};
 use plugin::Plugin;
 use std::ffi::OsString;
@@ -57,16 +56,21 @@ pub struct ConnectError {
 /// attempt. `Some(Ok)` is final.
 pub type ConnectionStanding = Option<Result<(), ConnectError>>;
 
-/// The kubeconfig names another address than the one that is used, which counts only after a restart: it may be another
-/// cluster. Contains no credential.
+/// Why a kubeconfig that was changed while the agent runs is not used. Contains no credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OtherServer {
-    /// The connection, as [`ConnectSettings::place`] describes it, with the address that is used.
-    pub place: String,
-    /// The kubeconfig.
-    pub kubeconfig: String,
-    /// The other address.
-    pub server: String,
+pub enum KubeconfigProblem {
+    /// It names another address than the one that is used, which counts only after a restart: it may be another
+    /// cluster.
+    OtherServer {
+        /// The connection, as [`ConnectSettings::place`] describes it, with the address that is used.
+        place: String,
+        /// The kubeconfig.
+        kubeconfig: String,
+        /// The other address.
+        server: String,
+    },
+    /// It, or a file that it names, cannot be used.
+    Unusable(ConnectError),
 }
 
 /// Address and credential of a connection; no request was sent yet.
@@ -163,23 +167,23 @@ impl ConnectSettings {
         config::digest(self.options.kubeconfig.as_deref(), self.context.as_ref()?)
     }
 
-    /// What the kubeconfig holds now for the same context; `None` if it cannot be used.
-    async fn again(&self) -> Option<Self> {
+    /// What the kubeconfig holds now for the same context.
+    async fn again(&self) -> Result<Self, ConnectError> {
         let options = KubernetesOptions {
-            context: Some(self.context.clone()?),
+            context: self.context.clone(),
             ..self.options.clone()
         };
-        Self::read(options).await.ok()
+        Self::read(options).await
     }
 
     /// The address of other settings of this connection, if it is another one. A proxy, or the name that the server has
     /// to prove, tells clusters behind one address apart.
-    fn elsewhere(&self, now: &Self) -> Option<OtherServer> {
+    fn elsewhere(&self, now: &Self) -> Option<KubeconfigProblem> {
         let (before, after) = (&self.config, &now.config);
         let is_other = before.cluster_url != after.cluster_url
             || before.proxy_url != after.proxy_url
             || before.tls_server_name != after.tls_server_name;
-        is_other.then(|| OtherServer {
+        is_other.then(|| KubeconfigProblem::OtherServer {
             place: self.place(),
             kubeconfig: config::place(self.options.kubeconfig.as_deref()),
             server: now.server(),
@@ -217,18 +221,16 @@ fn unusable(options: &KubernetesOptions, message: String) -> ConnectError {
     }
 }
 
-/// Makes a client, which tells when the kubeconfig names another address. Sends no request and runs no credential
-/// plugin.
+/// Makes a client, which tells why a changed kubeconfig is not used. Sends no request and runs no credential plugin.
 pub(super) fn client(
     settings: &ConnectSettings,
-    elsewhere: watch::Sender<Option<OtherServer>>,
+    problem: watch::Sender<Option<KubeconfigProblem>>,
 ) -> Result<Client, ConnectError> {
-    let made = renewed::client(settings, elsewhere);
-    made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))
+    renewed::client(settings, problem)
 }
 
 /// Makes a client of these settings of a connection.
-fn client_of(settings: &ConnectSettings, mut config: Config) -> Result<Client, kube::Error> {
+fn client_of(settings: &ConnectSettings, mut config: Config) -> Result<Client, ConnectError> {
     let agent = HeaderValue::from_static(concat!("transom/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     // The agent paces and retries its requests itself.
@@ -236,10 +238,11 @@ fn client_of(settings: &ConnectSettings, mut config: Config) -> Result<Client, k
     // Finds a server soon after it is back, instead of waiting for the long pauses between TCP's later attempts.
     config.connect_timeout = Some(CONNECT);
     // kube would wait for a plugin without a limit, and block a thread that other tasks need.
-    match config.auth_info.exec.take() {
+    let made = match config.auth_info.exec.take() {
         Some(exec) => Plugin::new(exec, &settings.options.guard).client(config),
         None => Client::try_from(config),
-    }
+    };
+    made.map_err(|error| settings.failed(KnownReason::ReadFailed, cause(&error)))
 }
 
 /// Requests the version of the API server until it answers, with back-off, and publishes the outcome of each attempt.
@@ -273,12 +276,9 @@ async fn ask(client: &Client) -> Result<(), RequestFailure> {
     }
 }
 
-/// Why no client can be made, by the kind of error and the path of a file only.
+/// Why no client can be made, by the kind of error only.
 fn cause(error: &kube::Error) -> String {
     match error {
-        kube::Error::Auth(AuthError::ReadTokenFile(why, path)) => {
-            format!("its token file `{}` cannot be used: {why}", path.display())
-        }
         kube::Error::Auth(_) => "its credential cannot be used".to_owned(),
         kube::Error::RustlsTls(_) | kube::Error::TlsRequired => {
             "its certificates cannot be used for TLS".to_owned()

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use transom_api::KnownReason;
-use transom_cluster::kubernetes::{Access, Kubernetes, KubernetesOptions};
+use transom_cluster::kubernetes::{Access, KubeconfigProblem, Kubernetes, KubernetesOptions};
 use transom_core::reference::ObjectRef;
 use transom_test_cluster::{Cluster, Options, User, wait};
 
@@ -257,21 +257,33 @@ async fn uses_the_credential_of_a_kubeconfig_that_is_renewed_for_the_same_server
     gateway["clusters"][0]["cluster"]["tls-server-name"] = "localhost".into();
     let mut elsewhere: Value = serde_yaml::from_str(&second)?;
     elsewhere["clusters"][0]["cluster"]["server"] = "https://canary:canary@127.0.0.1:1".into();
-    let other = agent.0.elsewhere();
-    let half = second[..second.len() / 2].to_owned();
-    for text in [gateway.to_string(), elsewhere.to_string(), half] {
+    let problem = agent.0.problem();
+    let said = async |text: String| -> Result<KubeconfigProblem> {
         std::fs::write(&path, text)?;
         agent.stays("kubeconfig-first").await?;
-    }
-    let said = other.borrow().clone();
-    let said = said.context("nothing tells of the other server")?;
-    ensure!(said.server == "https://127.0.0.1:1", "{said:?}");
-    ensure!(said.place.contains("context `"), "{said:?}");
+        problem.borrow().clone().context("nothing is told")
+    };
+    said(gateway.to_string()).await?;
+    let KubeconfigProblem::OtherServer {
+        place,
+        kubeconfig,
+        server,
+    } = said(elsewhere.to_string()).await?
+    else {
+        anyhow::bail!("the other server is not told")
+    };
+    ensure!(server == "https://127.0.0.1:1", "{server}");
+    ensure!(place.contains("context `"), "{place}");
     let file = format!("kubeconfig `{}`", path.display());
-    ensure!(said.kubeconfig == file, "{said:?}");
+    ensure!(kubeconfig == file, "{kubeconfig}");
+    let half = said(second[..second.len() / 2].to_owned()).await?;
+    let KubeconfigProblem::Unusable(error) = half else {
+        anyhow::bail!("half a kubeconfig: {half:?}")
+    };
+    ensure!(error.message.starts_with(&file), "{error}");
     std::fs::write(&path, &second)?;
     agent.becomes("kubeconfig-second").await?;
-    ensure!(other.borrow().is_none(), "{:?}", other.borrow());
+    ensure!(problem.borrow().is_none(), "{:?}", problem.borrow());
     Ok(())
 }
 

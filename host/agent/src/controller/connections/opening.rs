@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::watch;
 use transom_cluster::kubernetes::{
-    ConnectError, ConnectionStanding, Kubernetes, Leading, OtherServer, Server,
+    ConnectError, ConnectionStanding, KubeconfigProblem, Kubernetes, Leading, Server,
 };
 use transom_cluster::{Cluster, Patience};
 use transom_core::catalogue::{Catalogue, Revision};
@@ -20,7 +20,7 @@ use transom_core::watches::{self, SecretReads};
 pub(crate) fn server(kubernetes: Kubernetes, replica: &str, leading: Leading) -> Arc<dyn Cluster> {
     // Ends when the server answers or is dropped.
     drop(tokio::spawn(tell(kubernetes.standing())));
-    drop(tokio::spawn(tell_elsewhere(kubernetes.elsewhere())));
+    drop(tokio::spawn(tell_problems(kubernetes.problem())));
     Arc::new(Server::new(kubernetes, replica, leading, unwritten))
 }
 
@@ -53,12 +53,12 @@ async fn tell(mut standing: watch::Receiver<ConnectionStanding>) {
     }
 }
 
-/// Logs each other address that the kubeconfig names while the agent runs.
-async fn tell_elsewhere(mut elsewhere: watch::Receiver<Option<OtherServer>>) {
-    while elsewhere.changed().await.is_ok() {
-        let other = elsewhere.borrow_and_update().clone();
-        if let Some(other) = other {
-            telemetry::connection::elsewhere(&other);
+/// Logs each cause why a kubeconfig that was changed while the agent runs is not used.
+async fn tell_problems(mut problem: watch::Receiver<Option<KubeconfigProblem>>) {
+    while problem.changed().await.is_ok() {
+        let now = problem.borrow_and_update().clone();
+        if let Some(now) = now {
+            telemetry::connection::unused(&now);
         }
     }
 }

@@ -2,12 +2,12 @@
 //! Others renew these files while the agent runs, so they are read again. Keeps only a digest of them beside the
 //! client.
 
-use super::{ConnectSettings, OtherServer, client_of};
+use super::{ConnectError, ConnectSettings, KubeconfigProblem, client_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::client::{AuthError, Body, Client};
+use kube::Config;
+use kube::client::{Body, Client};
 use kube::config::AuthInfo;
-use kube::{Config, Error};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::io;
 use std::path::Path;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tower::service_fn;
+use transom_api::KnownReason;
 use transom_core::digest::Digest;
 use transom_core::share::lock::MutexExt as _;
 
@@ -37,7 +38,7 @@ struct MadeClient {
 /// The client of one connection.
 struct RenewedClient {
     made: Mutex<MadeClient>,
-    elsewhere: watch::Sender<Option<OtherServer>>,
+    problem: watch::Sender<Option<KubeconfigProblem>>,
 }
 
 fn certificate(user: &AuthInfo) -> Option<&str> {
@@ -57,24 +58,15 @@ fn token(user: &AuthInfo) -> Option<&str> {
     user.token_file.as_deref().filter(|_| !has_other)
 }
 
-/// A client that uses what the kubeconfig and the files hold at each request. Tells of the address that the kubeconfig
-/// names meanwhile, if it is another one.
+/// A client that uses what the kubeconfig and the files hold at each request. Tells while what they hold is not used.
 ///
 /// # Errors
 /// When no client can be made of the settings and the files.
 pub(super) fn client(
     settings: &ConnectSettings,
-    elsewhere: watch::Sender<Option<OtherServer>>,
-) -> Result<Client, Error> {
-    let config = &settings.config;
-    let Ok((files, now)) = read(config) else {
-        if let Some(path) = token(&config.auth_info) {
-            let unread = |why| Error::Auth(AuthError::ReadTokenFile(why, path.into()));
-            read_token(path.as_ref()).map_err(unread)?;
-        }
-        // Fails for the same cause, and names it.
-        return client_of(settings, config.clone());
-    };
+    problem: watch::Sender<Option<KubeconfigProblem>>,
+) -> Result<Client, ConnectError> {
+    let (files, now) = read(settings)?;
     let client = client_of(settings, now)?;
     let namespace = client.default_namespace().to_owned();
     let made = Mutex::new(MadeClient {
@@ -83,7 +75,7 @@ pub(super) fn client(
         files,
         looked: Instant::now(),
     });
-    let renewed = Arc::new(RenewedClient { made, elsewhere });
+    let renewed = Arc::new(RenewedClient { made, problem });
     let send = move |request: http::Request<Body>| {
         let renewed = Arc::clone(&renewed);
         async move { renewed.current().await.send(request).await }
@@ -118,50 +110,75 @@ impl RenewedClient {
         let looked = settings.clone();
         let digest = spawn_blocking(move || looked.digest_now()).await.ok()?;
         let again = match digest == before.0 {
-            true => Some(settings.clone()),
+            true => Ok(settings.clone()),
             false => settings.again().await,
         };
-        // What is known of one cluster must not be compared with another, nor may that get its credentials.
-        let other = again.as_ref().map(|again| settings.elsewhere(again));
-        if let Some(other) = other {
-            let is_other = other.is_some();
-            self.elsewhere.send_if_modified(|told| {
-                let changes = *told != other;
-                *told = other;
-                changes
-            });
-            if is_other {
-                return None;
+        let (settings, unusable) = match again {
+            Ok(again) => {
+                // What is known of one cluster must not be compared with another, nor may that get its credentials.
+                if let Some(other) = settings.elsewhere(&again) {
+                    self.tell(Some(other));
+                    return None;
+                }
+                (again, None)
             }
+            // The files that the kubeconfig of before names are renewed as ever.
+            Err(unusable) => (settings, Some(unusable)),
+        };
+        let renewed = Arc::clone(&self);
+        let made = spawn_blocking(move || renewed.made_of(settings, before));
+        let (client, unmade) = match made.await.ok()? {
+            Ok(client) => (client, None),
+            Err(unmade) => (None, Some(unmade)),
+        };
+        self.tell(unusable.or(unmade).map(KubeconfigProblem::Unusable));
+        client
+    }
+
+    /// A client of these settings and what the files hold; `None` if both are as before.
+    fn made_of(
+        &self,
+        settings: ConnectSettings,
+        before: (Option<Digest>, Digests),
+    ) -> Result<Option<Client>, ConnectError> {
+        let (files, now) = read(&settings)?;
+        if (settings.digest, files) == before {
+            return Ok(None);
         }
-        // While a kubeconfig cannot be used, the files that the one before names are renewed as ever.
-        let settings = again.unwrap_or(settings);
-        spawn_blocking(move || {
-            let (files, now) = read(&settings.config).ok()?;
-            if (settings.digest, files) == before {
-                return None;
-            }
-            let client = client_of(&settings, now).ok()?;
-            *self.made.locked() = MadeClient {
-                client: client.clone(),
-                settings,
-                files,
-                looked: Instant::now(),
-            };
-            Some(client)
-        })
-        .await
-        .ok()?
+        let client = client_of(&settings, now)?;
+        *self.made.locked() = MadeClient {
+            client: client.clone(),
+            settings,
+            files,
+            looked: Instant::now(),
+        };
+        Ok(Some(client))
+    }
+
+    fn tell(&self, problem: Option<KubeconfigProblem>) {
+        self.problem.send_if_modified(|told| {
+            let changes = *told != problem;
+            *told = problem;
+            changes
+        });
     }
 }
 
 /// Digests of the files, and the settings with their content in place of their paths.
-fn read(config: &Config) -> io::Result<(Digests, Config)> {
-    let mut config = config.clone();
+fn read(settings: &ConnectSettings) -> Result<(Digests, Config), ConnectError> {
+    let mut config = settings.config.clone();
     let user = &mut config.auth_info;
-    let certificate = certificate(user).map(std::fs::read).transpose()?;
-    let key = key(user).map(std::fs::read).transpose()?;
-    let token = token(user).map(Path::new).map(read_token).transpose()?;
+    let unusable = |what: &str, path: &str, why: &io::Error| {
+        let message = format!("its {what} `{path}` cannot be used: {why}");
+        settings.failed(KnownReason::ReadFailed, message)
+    };
+    let file = |what, path| std::fs::read(path).map_err(|why| unusable(what, path, &why));
+    let certificate = certificate(user).map(|path| file("client certificate", path));
+    let certificate = certificate.transpose()?;
+    let key = key(user).map(|path| file("client key", path)).transpose()?;
+    let token = token(user)
+        .map(|path| read_token(path.as_ref()).map_err(|why| unusable("token file", path, &why)));
+    let token = token.transpose()?;
     let digests = [
         certificate.as_deref(),
         key.as_deref(),
