@@ -98,7 +98,7 @@ impl Controller {
         let mut left = left_by(outcome, key);
         let untimed = |left: &mut Box<Object>| fields.iter().any(|one| one.untimed(left));
         if let Some(primary) = left.take_if(untimed) {
-            self.connections.left_without_time(&key.primary).await;
+            self.connections.left_without_time(&key.primary);
             let plan = self.with_times(admitted, &primary, fields)?;
             let timed = self.carry_out(admitted, plan, touched, true).await;
             outcome.steps.extend(timed.steps);

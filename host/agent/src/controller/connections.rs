@@ -245,9 +245,9 @@ impl Connections {
     }
 
     /// Records that the webhook left a taint without a time: from now on the agent sets the times there.
-    pub(crate) async fn left_without_time(&self, object: &ObjectRef) {
+    pub(crate) fn left_without_time(&self, object: &ObjectRef) {
         if let Some(server) = self.server(object) {
-            server.writer().taint_left_without_time().await;
+            server.writer().taint_left_without_time();
         }
     }
 

@@ -12,8 +12,10 @@ pub const SETTLE: Duration = Duration::from_millis(100);
 /// How many settling times no file of the user changes before objects that no file has any more are gone. Longer than
 /// files settle: a program that moves files may write the first one long after it removed the last one.
 pub const QUIET: u32 = 20;
-/// How many settling times a program may keep a file open for writing; then it is read as it is.
+/// How many settling times a file that a program keeps open must be quiet before it is read as it is.
 pub const OPEN: u32 = 600;
+/// After how many settling times it is read as it is although the program goes on writing.
+const ENDLESS: u32 = 10 * OPEN;
 
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +28,13 @@ pub(super) enum Touch {
     Other,
 }
 
-/// A path that changed and was not read since.
+/// A path that changed and was not read since, or that a program keeps open.
 struct PendingPath {
     first: Instant,
     last: Instant,
     writing: bool,
+    /// When it was read as it was, although a program keeps it open. Nothing waits for that program any more.
+    read: Option<Instant>,
 }
 
 /// The paths that changed and were not read since.
@@ -54,11 +58,12 @@ impl SettlingPaths {
             first: now,
             last: now,
             writing: false,
+            read: None,
         });
         change.last = now;
         match touch {
             Touch::Writing => change.writing = true,
-            Touch::Whole => change.writing = false,
+            Touch::Whole => (change.writing, change.read) = (false, None),
             Touch::Other => {}
         }
     }
@@ -74,17 +79,20 @@ impl SettlingPaths {
 
     /// Whether one of these paths changed and was not read since.
     pub(super) fn any(&self, which: impl Fn(&Path) -> bool) -> bool {
-        self.changes.keys().any(|path| which(path))
+        let mut unread = self.changes.iter().filter(|(_, one)| one.read.is_none());
+        unread.any(|(path, _)| which(path))
     }
 
     /// Whether a path changed and was not read since.
     pub(super) fn contains(&self, path: &Path) -> bool {
-        self.changes.contains_key(path)
+        let change = self.changes.get(path);
+        change.is_some_and(|change| change.read.is_none())
     }
 
-    /// Whether one of these files is being written.
+    /// Whether one of these files is being written and was not read since.
     pub(super) fn writes(&self, which: impl Fn(&Path) -> bool) -> bool {
-        let mut written = self.changes.iter().filter(|(_, change)| change.writing);
+        let unread = |change: &PendingPath| change.writing && change.read.is_none();
+        let mut written = self.changes.iter().filter(|(_, change)| unread(change));
         written.any(|(path, _)| which(path))
     }
 
@@ -110,8 +118,10 @@ impl SettlingPaths {
     /// that one command wrote, are one change.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<PathBuf> {
         let whole = self.whole_due().is_some_and(|due| due <= now);
-        let is_due =
-            |change: &PendingPath| self.writing_due(change).map_or(whole, |due| due <= now);
+        let is_due = |change: &PendingPath| match change.writing {
+            true => self.writing_due(change).is_some_and(|due| due <= now),
+            false => whole,
+        };
         let due: Vec<PathBuf> = self
             .changes
             .iter()
@@ -119,7 +129,10 @@ impl SettlingPaths {
             .map(|(path, _)| path.clone())
             .collect();
         for path in &due {
-            self.changes.remove(path);
+            match self.changes.get_mut(path) {
+                Some(change) if change.writing => change.read = Some(now),
+                _ => drop(self.changes.remove(path)),
+            }
         }
         due
     }
@@ -135,7 +148,10 @@ impl SettlingPaths {
 
     /// When a file is read although its writer has not closed it.
     fn writing_due(&self, change: &PendingPath) -> Option<Instant> {
-        change.writing.then(|| change.last + self.settle * OPEN)
+        let is_due = change.writing && change.read.is_none_or(|read| read < change.last);
+        let since = change.read.unwrap_or(change.first);
+        let quiet = change.last + self.settle * OPEN;
+        is_due.then(|| quiet.min(since + self.settle * ENDLESS))
     }
 }
 
@@ -200,6 +216,32 @@ mod tests {
         });
         assert_eq!(crowded.count(), 1);
         assert!(settling.contains(Path::new("open")) && settling.changes.len() <= MOST);
+    }
+
+    #[test]
+    fn a_program_that_writes_one_file_all_the_time_holds_nothing_up_for_ever() {
+        let start = Instant::now();
+        let at = |steps: u32| start + STEP * steps;
+        let mut settling = SettlingPaths::new(STEP);
+        let path = Path::new("log.json");
+        let mut reads = Vec::new();
+        for step in (0..15_000).step_by(100) {
+            settling.note(path.into(), Touch::Writing, at(step));
+            if !settling.take_due(at(step)).is_empty() {
+                reads.push(step);
+            }
+            let waits = reads.is_empty();
+            assert_eq!(settling.writes(|_| true), waits, "{step}");
+            assert_eq!(settling.any(|_| true), waits, "{step}");
+            assert_eq!(settling.contains(path), waits, "{step}");
+        }
+        assert_eq!(reads, [6_000, 12_000]);
+        // Once it is closed, it is read like any other file.
+        settling.note(path.into(), Touch::Whole, at(15_000));
+        assert!(settling.contains(path) && !settling.writes(|_| true));
+        assert_eq!(settling.take_due(at(15_001)), [path]);
+        assert_eq!(settling.next_due(), None);
+        assert!(settling.changes.is_empty());
     }
 
     #[test]

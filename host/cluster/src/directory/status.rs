@@ -234,8 +234,7 @@ pub(super) fn retain(shared: &SharedDirectory, kept: &KeptStatuses) -> io::Resul
     };
     shared.published().clear();
     let all = status_files(own)?.into_iter();
-    let mut gone = all.filter(|file| is_gone(file));
-    gone.try_for_each(|file| own.remove(&file))
+    remove_all(own, all.filter(|file| is_gone(file)))
 }
 
 /// Removes the status of a policy, and of its primaries.
@@ -246,7 +245,13 @@ pub(super) fn forget(shared: &SharedDirectory, policy: &str) -> io::Result<()> {
     shared.published().clear();
     let mut files = files_in(own, &status_folder(policy))?;
     files.push(policy_file(policy));
-    files.iter().try_for_each(|file| own.remove(file))
+    remove_all(own, files)
+}
+
+/// Removes files; a file that cannot be removed holds up no other. Fails with the first failure.
+fn remove_all(own: &OwnFolder, files: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
+    let removed = files.into_iter().map(|file| own.remove(&file));
+    removed.fold(Ok(()), io::Result::and)
 }
 
 /// Every status file, relative to the own folder.

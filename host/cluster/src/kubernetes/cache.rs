@@ -299,9 +299,10 @@ fn selects(labels: &Selector, kept: &StoredObject) -> bool {
     labels.selects(|key| there.get(key))
 }
 
-/// The newer of two states of an object.
+/// The newer of two states of an object; of one state, the one that says more than the name.
 fn later<'a>(one: &'a StoredObject, other: &'a StoredObject) -> &'a StoredObject {
-    if newer(&other.version, &one.version) {
+    let says_more = other.version == one.version && one.content == KeptContent::Name;
+    if says_more || newer(&other.version, &one.version) {
         other
     } else {
         one

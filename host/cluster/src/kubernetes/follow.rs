@@ -204,7 +204,9 @@ impl Follow {
         };
         let listed = self
             .shared
-            .pages(path, &mut params, self.part(), take)
+            .pages(path, &mut params, self.part(), take, || {
+                self.shared.late(self.number);
+            })
             .await;
         let version = listed.map_err(|cause| {
             *next_size = params.limit;

@@ -119,14 +119,15 @@ impl SharedConnection {
         found.transpose()
     }
 
-    /// Requests a list, page by page if `params` have a limit, and smaller pages after one that is too large or too
-    /// slow. Returns the version of the list. After a failure, `params` say how far it came.
+    /// Requests a list, page by page if `params` have a limit, and smaller pages after one that is too large or, which
+    /// `late` is told, too slow. Returns the version of the list. After a failure, `params` say how far it came.
     pub(super) async fn pages(
         &self,
         path: &str,
         params: &mut ListParams,
         part: RequestedPart,
         mut take: impl FnMut(&RawValue) -> Result<(), RequestFailure>,
+        late: impl Fn(),
     ) -> Result<String, RequestFailure> {
         loop {
             self.counts.add(RequestVerb::List, Purpose::Work);
@@ -137,6 +138,9 @@ impl SharedConnection {
                     let limit = params.limit.filter(|limit| *limit > 1);
                     let limit = limit.ok_or_else(|| unfit.cause())?;
                     params.limit = Some((limit / 8).max(1));
+                    if matches!(unfit, UnfitAnswer::Late(_)) {
+                        late();
+                    }
                     continue;
                 }
             };
@@ -149,10 +153,16 @@ impl SharedConnection {
             if page.metadata.resource_version.is_empty() {
                 return Err(RequestFailure::malformed());
             }
-            if page.metadata.next.is_empty() {
+            // What was requested without a limit, such as one name, has one page.
+            if page.metadata.next.is_empty() || params.limit.is_none() {
                 return Ok(page.metadata.resource_version);
             }
-            params.continue_token = Some(page.metadata.next);
+            let next = Some(page.metadata.next);
+            // No API server does that; the list would never end.
+            if params.continue_token == next {
+                return Err(RequestFailure::malformed());
+            }
+            params.continue_token = next;
         }
     }
 
@@ -165,7 +175,7 @@ impl SharedConnection {
         take: impl FnMut(&RawValue) -> Result<(), RequestFailure>,
     ) -> Result<(), RequestFailure> {
         let path = self.path_of(like).await?;
-        let listed = self.pages(&path, &mut params, part, take).await;
+        let listed = self.pages(&path, &mut params, part, take, || ()).await;
         if listed.is_err() {
             // The kind may have been removed since its path was resolved.
             self.forget(like);

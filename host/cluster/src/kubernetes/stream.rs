@@ -16,7 +16,7 @@ const PAGE: Duration = Duration::from_secs(60);
 /// How long a watch may be silent before its connection counts as dead: an API server sends a bookmark every minute.
 const SILENCE: Duration = Duration::from_secs(75);
 /// The longest line, far above what etcd stores.
-const LINE_BYTES: usize = 33_554_432;
+pub(super) const LINE_BYTES: usize = 33_554_432;
 /// The largest page; at the start each watch may hold one in memory.
 const PAGE_BYTES: usize = 16_777_216;
 

@@ -9,8 +9,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 use kube::Resource as _;
 use kube::api::ListParams;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use std::sync::Mutex;
 use tokio::time::{Duration, Instant};
+use transom_core::share::lock::MutexExt as _;
 
 /// How long a lookup stays valid.
 const HOLDS: Duration = Duration::from_secs(60);
@@ -21,6 +22,8 @@ const RESOURCE: &str = "managedclusters";
 pub(super) struct TaintTimes {
     sender: Sender,
     found: Mutex<FoundWebhooks>,
+    /// Held while they are looked up, which may take half a minute.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// The webhooks that receive every update of a managed cluster.
@@ -35,6 +38,12 @@ struct FoundWebhooks {
 }
 
 impl FoundWebhooks {
+    /// Whether times are left to a webhook, by a lookup that is still valid.
+    fn recent(&self) -> Option<bool> {
+        let is_valid = self.at.is_some_and(|at| at.elapsed() < HOLDS);
+        is_valid.then(|| self.by_webhook())
+    }
+
     /// While no lookup has succeeded, times are left to a webhook, unless a taint was already left without one. A
     /// webhook would refuse a time that the agent sets, and with it the taint, while a cluster with or without a
     /// webhook accepts a taint without a time.
@@ -52,32 +61,49 @@ impl TaintTimes {
         Self {
             sender,
             found: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Whether times are left to a webhook. Looks the webhooks up at most once a minute.
+    /// Whether times are left to a webhook. Looks the webhooks up at most once a minute. Others wait for that only
+    /// while nothing is known.
     pub(super) async fn by_webhook(&self) -> bool {
-        let mut found = self.found.lock().await;
-        if found.at.is_some_and(|at| at.elapsed() < HOLDS) {
-            return found.by_webhook();
+        if let Some(by_webhook) = self.found.locked().recent() {
+            return by_webhook;
         }
-        let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
-        if let Ok(request) = request.list(&ListParams::default())
-            && let Ok(list) = self
-                .sender
-                .send(RequestVerb::List, Purpose::Work, &request)
-                .await
-            && let Ok(listed) = configurations(list)
-        {
-            found.names = Some(installed(&listed));
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) if self.found.locked().names.is_some() => {
+                return self.found.locked().by_webhook();
+            }
+            Err(_) => self.turn.lock().await,
+        };
+        // Another one may have looked them up meanwhile.
+        if let Some(by_webhook) = self.found.locked().recent() {
+            return by_webhook;
         }
+        let names = self.look_up().await;
+        let mut found = self.found.locked();
+        found.names = names.or(found.names.take());
         found.at = Some(Instant::now());
         found.by_webhook()
     }
 
+    /// The names of the webhooks; `None` when they cannot be looked up.
+    async fn look_up(&self) -> Option<Vec<String>> {
+        let request = kube::core::Request::new(MutatingWebhookConfiguration::url_path(&(), None));
+        let request = request.list(&ListParams::default()).ok()?;
+        let list = self
+            .sender
+            .send(RequestVerb::List, Purpose::Work, &request)
+            .await;
+        let listed = configurations(list.ok()?).ok()?;
+        Some(installed(&listed))
+    }
+
     /// A taint was written without a time and still has none: the present webhooks set no times.
-    pub(super) async fn left_without(&self) {
-        let mut found = self.found.lock().await;
+    pub(super) fn left_without(&self) {
+        let mut found = self.found.locked();
         found.idle = Some(found.names.clone().unwrap_or_default());
     }
 }

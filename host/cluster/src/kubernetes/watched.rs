@@ -34,6 +34,8 @@ pub(super) struct Watched {
     pub(super) in_doubt: bool,
     /// Whether it was listed, or a stream was opened, since it ended last, while it is in doubt.
     pub(super) answered: bool,
+    /// Whether a page of the list that is under way came too late, so that nobody waits for it.
+    pub(super) late: bool,
     /// How often it ended early.
     pub(super) restarts: u64,
     /// When the API server last sent something.
@@ -62,6 +64,7 @@ impl Watched {
             away: false,
             in_doubt: false,
             answered: false,
+            late: false,
             restarts: 0,
             last_word: Instant::now(),
             retiring: false,
@@ -75,10 +78,10 @@ impl Watched {
         (&self.scope.api_version, &self.scope.kind) == (&scope.api_version, &scope.kind)
     }
 
-    /// Whether it was listed completely, or is known to be unreadable; `answers` if the API server has answered since
-    /// the start.
+    /// Whether it was listed completely, or is known to be unreadable or slow; `answers` if the API server has answered
+    /// since the start.
     pub(super) fn is_settled(&self, answers: bool) -> bool {
-        self.synced || self.failure.is_some() && !(answers && self.away)
+        self.synced || self.late || self.failure.is_some() && !(answers && self.away)
     }
 
     /// Whether its list is under way, as far as is known.

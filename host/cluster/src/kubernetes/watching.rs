@@ -69,10 +69,23 @@ impl SharedConnection {
         });
     }
 
+    /// A page of the list came too late. Smaller ones are requested, which may take minutes: a kind that its server does
+    /// not list must not hold up the policies that need other kinds.
+    pub(super) fn late(&self, number: u64) {
+        self.with(number, |watched| {
+            watched.late = true;
+            Vec::new()
+        });
+        self.settled.notify_waiters();
+    }
+
     /// The list is complete, at a version.
     pub(super) fn listed(&self, number: u64, version: &str) {
         self.change(|cache| {
-            let watched = cache.watch(number);
+            let mut watched = cache.watch(number);
+            if let Some(watched) = &mut watched {
+                watched.late = false;
+            }
             let was_partial = watched.as_ref().is_some_and(|watched| !watched.synced);
             let mut news = watched.map(answered).unwrap_or_default();
             let untold = news.is_empty();

@@ -159,8 +159,8 @@ impl Writer {
     }
 
     /// A taint was written without a time for a webhook to set, and still has none: no installed webhook sets it.
-    pub async fn taint_left_without_time(&self) {
-        self.taint_times.left_without().await;
+    pub fn taint_left_without_time(&self) {
+        self.taint_times.left_without();
     }
 
     /// Performs one step; returns the object as the server has it now, `None` when it is gone.

@@ -67,14 +67,30 @@ impl fmt::Debug for PluginCredential {
 }
 
 impl PluginCredential {
-    fn holds(&self) -> bool {
+    /// Whether it is still valid after this time.
+    fn holds(&self, after: Duration) -> bool {
         self.until
-            .is_none_or(|until| SystemTime::now() + EARLY < until)
+            .is_none_or(|until| SystemTime::now() + after < until)
     }
 }
 
 /// A run of a plugin: under way, or ended with this result.
 type Run = Shared<BoxFuture<'static, Result<PluginCredential, PluginError>>>;
+
+/// Whether a run has ended with a credential that is still valid after this time.
+fn has_valid(run: &Run, after: Duration) -> bool {
+    let ended = run.peek();
+    ended.is_some_and(|said| said.as_ref().is_ok_and(|said| said.holds(after)))
+}
+
+/// The runs that count.
+#[derive(Default)]
+struct Runs {
+    /// The one whose credential is used, or waited for.
+    used: Option<Run>,
+    /// The one that renews a credential that is still valid, and when it began.
+    next: Option<(Run, Instant)>,
+}
 
 /// Certificate chain and key, both PEM.
 type PemPair = (String, String);
@@ -106,12 +122,12 @@ impl Clients {
     }
 }
 
-/// One plugin. At most one run is under way at a time, shared by all requests that wait.
+/// One plugin. At most one run is under way at a time, shared by all requests that wait for a credential.
 pub(super) struct Plugin {
     exec: ExecConfig,
     /// Program and arguments run in its place, with the plugin's command line appended; empty to run the plugin itself.
     guard: Vec<OsString>,
-    run: Mutex<Option<Run>>,
+    runs: Mutex<Runs>,
     /// When a credential was dropped last because the API server refused it, and how many in a row.
     refused: Mutex<Option<(Instant, u32)>>,
 }
@@ -122,7 +138,7 @@ impl Plugin {
         Arc::new(Self {
             exec,
             guard: guard.to_vec(),
-            run: Mutex::default(),
+            runs: Mutex::default(),
             refused: Mutex::default(),
         })
     }
@@ -145,7 +161,7 @@ impl Plugin {
             async move {
                 let late =
                     |_| Err(plugin.error(format!("did not exit within {} s", WAIT.as_secs())));
-                let run = plugin.run();
+                let run = plugin.run(Instant::now());
                 let said = timeout(WAIT, run.clone()).await.unwrap_or_else(late);
                 let client = said.and_then(|said| {
                     if let Some(header) = &said.header {
@@ -167,17 +183,36 @@ impl Plugin {
         Ok(Client::new(service_fn(identified), namespace))
     }
 
-    /// The run that is under way or whose credential is still valid, else a new run. A run continues when no request
-    /// waits for it any more.
-    fn run(&self) -> Run {
-        let mut last = self.run.locked();
-        let usable = |run: &&Run| match run.peek() {
-            None => true,
-            Some(said) => said.as_ref().is_ok_and(PluginCredential::holds),
-        };
-        if let Some(run) = last.as_ref().filter(usable) {
-            return run.clone();
+    /// The run whose credential is still valid, else the one that is under way, else a new run. A valid credential is
+    /// used to its end while a run renews it. A run continues when no request waits for it any more.
+    fn run(&self, now: Instant) -> Run {
+        let mut runs = self.runs.locked();
+        let Runs { used, next } = &mut *runs;
+        if let Some((run, _)) = next.take_if(|(run, _)| has_valid(run, Duration::ZERO)) {
+            *used = Some(run);
         }
+        match used.as_ref() {
+            Some(run) if has_valid(run, Duration::ZERO) => {
+                // A plugin may give what ends soon again.
+                let is_due = next.as_ref().is_none_or(|(run, began)| {
+                    run.peek().is_some() && now.saturating_duration_since(*began) >= REFUSED
+                });
+                if is_due && !has_valid(run, EARLY) {
+                    *next = Some((self.begin(), now));
+                }
+                run.clone()
+            }
+            Some(run) if run.peek().is_none() => run.clone(),
+            _ => {
+                let next = next.take().map(|(run, _)| run);
+                let next = next.filter(|run| run.peek().is_none());
+                used.insert(next.unwrap_or_else(|| self.begin())).clone()
+            }
+        }
+    }
+
+    /// Starts a run.
+    fn begin(&self) -> Run {
         let (exec, guard, lost) = (
             self.exec.clone(),
             self.guard.clone(),
@@ -188,18 +223,16 @@ impl Plugin {
                 .await
                 .map_err(|message| error(&exec, message))
         });
-        let run = async move { task.await.unwrap_or(Err(lost)) }
+        async move { task.await.unwrap_or(Err(lost)) }
             .boxed()
-            .shared();
-        *last = Some(run.clone());
-        run
+            .shared()
     }
 
     /// The API server does not accept the credential of a run: the next request runs the plugin again. Without that a
     /// credential that names no end would be used for ever.
     fn refused(&self, run: &Run, now: Instant) {
-        let mut last = self.run.locked();
-        if !last.as_ref().is_some_and(|last| last.ptr_eq(run)) {
+        let used = &mut self.runs.locked().used;
+        if !used.as_ref().is_some_and(|used| used.ptr_eq(run)) {
             return;
         }
         let mut refused = self.refused.locked();
@@ -210,7 +243,7 @@ impl Plugin {
             }
             Some(_) => return,
         };
-        (*refused, *last) = (Some((now, again)), None);
+        (*refused, *used) = (Some((now, again)), None);
     }
 
     /// The API server gave another answer. The shortest pause stays: a server may refuse only some of the requests.
@@ -346,7 +379,7 @@ mod tests {
 
     async fn said(script: &str) -> Result<PluginCredential, String> {
         Plugin::new(sh(script), &[])
-            .run()
+            .run(Instant::now())
             .await
             .map_err(|error| error.to_string())
     }
@@ -357,7 +390,7 @@ mod tests {
             r#"echo "{\"status\": {\"token\": \"$SECRET\", \"expirationTimestamp\": \"2099-01-01T00:00:00Z\"}}""#,
         );
         let told = told.await.unwrap();
-        assert!(told.holds() && told.header.as_ref().unwrap().as_bytes() == b"Bearer hunter2");
+        assert!(told.holds(EARLY) && told.header.as_ref().unwrap().as_bytes() == b"Bearer hunter2");
         assert!(!format!("{told:?}").contains("hunter2"));
         assert!(
             said("echo 'status: {clientCertificateData: a, clientKeyData: b}'")
@@ -390,7 +423,7 @@ mod tests {
             serde_json::from_value(json!({"command": "/nowhere/plugin"})).unwrap();
         assert!(
             Plugin::new(missing, &[])
-                .run()
+                .run(Instant::now())
                 .await
                 .unwrap_err()
                 .to_string()
@@ -412,14 +445,18 @@ mod tests {
         let lasting =
             format!("printf x >>{path}/runs; echo '{{\"status\": {{\"token\": \"t\"}}}}'");
         let plugin = Plugin::new(sh(&lasting), &[]);
-        let both = futures::future::join(plugin.run(), plugin.run()).await;
-        assert!(both.0.is_ok() && both.1.is_ok() && plugin.run().await.is_ok());
+        let both =
+            futures::future::join(plugin.run(Instant::now()), plugin.run(Instant::now())).await;
+        assert!(both.0.is_ok() && both.1.is_ok() && plugin.run(Instant::now()).await.is_ok());
         assert_eq!(runs(), 1);
         let past = "echo '{\"status\": {\"token\": \"t\", \"expirationTimestamp\": \"2001-01-01T00:00:00Z\"}}'";
         for script in [past, "exit 1"] {
             let before = runs();
             let plugin = Plugin::new(sh(&format!("printf x >>{path}/runs; {script}")), &[]);
-            drop((plugin.run().await, plugin.run().await));
+            drop((
+                plugin.run(Instant::now()).await,
+                plugin.run(Instant::now()).await,
+            ));
             assert_eq!(runs(), before + 2, "{script}");
         }
     }
@@ -445,10 +482,10 @@ mod tests {
             let mut at = Vec::new();
             for second in 0..seconds {
                 now += Duration::from_secs(1);
-                let run = plugin.run();
+                let run = plugin.run(Instant::now());
                 plugin.refused(&run, now);
                 plugin.refused(&run, now);
-                if plugin.run.locked().is_none() {
+                if plugin.runs.locked().used.is_none() {
                     at.push(second);
                 }
             }
@@ -460,6 +497,38 @@ mod tests {
         assert_eq!(replaced(20), [0, 5, 15]);
         plugin.accepted();
         assert_eq!(replaced(3), [0], "the shortest pause stays");
+    }
+
+    #[tokio::test]
+    async fn a_valid_credential_is_used_to_its_end_while_it_is_renewed_at_a_pace() {
+        // Less than is left when a credential is renewed, and longer than this test takes.
+        let soon = "date -u -d '+50 seconds' +%Y-%m-%dT%H:%M:%SZ";
+        let script = format!(
+            "echo \"{{\\\"status\\\": {{\\\"token\\\": \\\"t\\\", \\\"expirationTimestamp\\\": \\\"$({soon})\\\"}}}}\""
+        );
+        let plugin = Plugin::new(sh(&script), &[]);
+        let start = Instant::now();
+        let at = |second: u64| start + Duration::from_secs(second);
+        let began = || plugin.runs.locked().next.as_ref().map(|(_, began)| *began);
+        let first = plugin.run(start);
+        first.clone().await.unwrap();
+        assert_eq!(began(), None);
+        // The first request starts the renewal, and none waits for it.
+        assert!(plugin.run(at(1)).ptr_eq(&first) && plugin.run(at(2)).ptr_eq(&first));
+        let renewal = plugin.runs.locked().next.clone().unwrap();
+        assert_eq!(renewal.1, at(1));
+        renewal.0.clone().await.unwrap();
+        // What it gave ends as soon: it is used, and not renewed with every request.
+        assert!(plugin.run(at(3)).ptr_eq(&renewal.0));
+        let renewals: Vec<_> = (4..20)
+            .filter(|second| {
+                let before = began();
+                let run = plugin.run(at(*second));
+                assert!(run.peek().is_some_and(Result::is_ok), "{second}");
+                began() != before
+            })
+            .collect();
+        assert!(renewals.len() <= 3, "{renewals:?}");
     }
 
     #[tokio::test]

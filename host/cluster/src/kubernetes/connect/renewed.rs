@@ -2,9 +2,12 @@
 //! Others renew these files while the agent runs, so they are read again. Keeps only a digest of them beside the
 //! client.
 
+use super::super::stream::LINE_BYTES;
 use super::{ConnectError, ConnectSettings, KubeconfigProblem, client_of};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::{Method, StatusCode, Uri};
+use http_body_util::Limited;
 use kube::Config;
 use kube::client::{Body, Client};
 use kube::config::AuthInfo;
@@ -23,6 +26,11 @@ use transom_core::share::lock::MutexExt as _;
 /// How often the files are read again while requests are sent.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// The most bytes of an answer to a write: etcd stores no larger object.
+const WRITTEN_BYTES: usize = 8 << 20;
+/// The most bytes of an error.
+const ERROR_BYTES: usize = 1 << 20;
+
 /// Digests of the certificate, of the key and of the token, where they are files.
 type Digests = [Option<Digest>; 3];
 
@@ -39,6 +47,24 @@ struct MadeClient {
 struct RenewedClient {
     made: Mutex<MadeClient>,
     problem: watch::Sender<Option<KubeconfigProblem>>,
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    pairs.any(|pair| pair == "watch=true")
+}
+
+/// The most bytes of an answer. kube collects errors, and answers to writes, as long as they are; a server that sends
+/// without an end would take all memory of the agent.
+fn most_bytes(status: StatusCode, method: &Method, is_watch: bool) -> usize {
+    match status.is_success() {
+        // Its lines have a limit of their own.
+        true if is_watch => usize::MAX,
+        // Whoever reads it has a smaller limit, and says so.
+        true if method == Method::GET => 2 * LINE_BYTES,
+        true => WRITTEN_BYTES,
+        false => ERROR_BYTES,
+    }
 }
 
 fn certificate(user: &AuthInfo) -> Option<&str> {
@@ -78,7 +104,12 @@ pub(super) fn client(
     let renewed = Arc::new(RenewedClient { made, problem });
     let send = move |request: http::Request<Body>| {
         let renewed = Arc::clone(&renewed);
-        async move { renewed.current().await.send(request).await }
+        async move {
+            let (method, is_watch) = (request.method().clone(), is_watch(request.uri()));
+            let answer = renewed.current().await.send(request).await?;
+            let most = most_bytes(answer.status(), &method, is_watch);
+            Ok::<_, kube::Error>(answer.map(|body| Limited::new(body, most)))
+        }
     };
     Ok(Client::new(service_fn(send), namespace))
 }
@@ -214,6 +245,37 @@ fn read_token(path: &Path) -> io::Result<SecretString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::Config;
+    use transom_test_cluster::{Answer, Hostile};
+
+    #[tokio::test]
+    async fn an_answer_without_an_end_is_not_collected() {
+        let server = Hostile::start(|head| match head.method {
+            Method::GET => Answer::new(500, vec![b' '; ERROR_BYTES + 1]),
+            _ => Answer::endless(vec![b' '; 65_536]),
+        });
+        let server = server.await.unwrap();
+        let address = format!("http://{}", server.address());
+        let config = Config::new(address.parse().unwrap());
+        let (options, context, digest) = (Default::default(), None, None);
+        let settings = ConnectSettings {
+            options,
+            context,
+            config,
+            digest,
+        };
+        let client = client(&settings, watch::channel(None).0).unwrap();
+        for method in [Method::GET, Method::PATCH, Method::POST] {
+            let request = http::Request::builder().method(method.clone()).uri("/x");
+            let request = request.body(Vec::new()).unwrap();
+            let answer = client.request::<serde_json::Value>(request).await;
+            let error = format!("{:?}", answer.unwrap_err());
+            assert!(error.contains("LengthLimitError"), "{method}: {error}");
+        }
+        assert_eq!(most_bytes(StatusCode::OK, &Method::GET, true), usize::MAX);
+        assert!(is_watch(&"/api/v1/pods?a=b&watch=true".parse().unwrap()));
+        assert!(!is_watch(&"/api/v1/pods?limit=1".parse().unwrap()));
+    }
 
     #[test]
     fn a_token_in_a_file_is_used_without_the_white_space_around_it() {

@@ -37,8 +37,15 @@ impl RunningPlugin {
         loop {
             let ended = self.0.locked().as_mut().ok_or("was aborted")?.try_wait();
             match ended {
-                Ok(Some(status)) if status.success() => return Ok(said),
-                Ok(Some(status)) => return Err(failed(status)),
+                Ok(Some(status)) => {
+                    // Another process may get its number now.
+                    *self.0.locked() = None;
+                    return if status.success() {
+                        Ok(said)
+                    } else {
+                        Err(failed(status))
+                    };
+                }
                 Ok(None) if Instant::now() < until => thread::sleep(LOOK),
                 _ => return Err(late(WAIT)),
             }
@@ -50,11 +57,9 @@ impl RunningPlugin {
         let Some(mut child) = self.0.locked().take() else {
             return;
         };
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        // If the program has no group of its own, no group has this number, and the call has no effect.
+        // A program that has exited may have left others that hold its output open. If it has no group of its own, no
+        // group has this number, and the call has no effect.
         let _ = group.map(|group| kill_process_group(group, Signal::KILL));
         drop((child.kill(), child.wait()));
     }
