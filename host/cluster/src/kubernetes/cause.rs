@@ -4,6 +4,7 @@
 use super::connect::plugin::PluginError;
 use super::decode::Malformed;
 use super::store::ObjectFault;
+use http_body_util::LengthLimitError;
 use kube::core::Status;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -217,6 +218,10 @@ impl RequestFailure {
             kube::Error::Service(error) if error.is::<PluginError>() => {
                 Self::new(KnownReason::ReadFailed, error.to_string())
             }
+            kube::Error::Service(error) if error.is::<LengthLimitError>() => Self::new(
+                KnownReason::ServerUnavailable,
+                "the answer of the API server is too large, or has no end",
+            ),
             kube::Error::HyperError(_) | kube::Error::Service(_) | kube::Error::ReadEvents(_) => {
                 Self::new(KnownReason::ServerUnavailable, unreachable(error))
             }

@@ -61,7 +61,7 @@ fn most_bytes(status: StatusCode, method: &Method, is_watch: bool) -> usize {
         // Its lines have a limit of their own.
         true if is_watch => usize::MAX,
         // Whoever reads it has a smaller limit, and says so.
-        true if method == Method::GET => 2 * LINE_BYTES,
+        true if method == Method::GET => LINE_BYTES + ERROR_BYTES,
         true => WRITTEN_BYTES,
         false => ERROR_BYTES,
     }
