@@ -9,10 +9,11 @@ use http::Request;
 use kube::Client;
 use kube::core::Status;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use transom_core::share::concurrency::{Admission, ConcurrencyLimit, RequestEnd, Ticket};
 use transom_core::share::lock::MutexExt as _;
@@ -23,6 +24,10 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The most attempts of a request while the server has no room.
 const TRIES: usize = 10;
+/// When an attempt was slow.
+const SLOW: Duration = Duration::from_secs(5);
+/// How many requests for slow kinds run at once.
+const SLOW_PLACES: usize = 4;
 
 /// Why a request has no result.
 #[derive(Debug)]
@@ -112,6 +117,7 @@ fn may_be_aggregated(path: &str) -> bool {
 pub(super) struct Sender {
     client: Client,
     limiter: Arc<RateLimiter>,
+    slow: Arc<SlowKinds>,
     counts: Arc<RequestCounts>,
     /// Checked right before each request is sent, where there is an election.
     leading: Arc<OnceLock<Leading>>,
@@ -123,6 +129,10 @@ impl Sender {
         Self {
             client,
             limiter: Arc::new(RateLimiter::new()),
+            slow: Arc::new(SlowKinds {
+                kinds: Mutex::default(),
+                places: Semaphore::new(SLOW_PLACES),
+            }),
             counts: Arc::default(),
             leading: Arc::default(),
         }
@@ -149,6 +159,10 @@ impl Sender {
         let deadline = Instant::now() + DEADLINE;
         let mut refused =
             SendError::Silent("the API server has no capacity for the request".to_owned());
+        let kind = kind_of(request.uri().path());
+        let Ok(_place) = timeout_at(deadline, self.slow.place(&kind)).await else {
+            return Err(refused);
+        };
         for _ in 0..TRIES {
             let Some(permit) = self.limiter.enter(deadline).await else {
                 break;
@@ -159,8 +173,10 @@ impl Sender {
                 return Err(SendError::NotLeading);
             }
             self.counts.add(verb, purpose);
+            let began = Instant::now();
             let answer = timeout(self.patience(), self.once(request.clone())).await;
             let answer = answer.unwrap_or_else(|_| Err(SendError::late()));
+            self.slow.note(&kind, began.elapsed() >= SLOW);
             let ending = |refusal: &SendError| refusal.ending(request.uri().path());
             permit.end(
                 answer
@@ -214,6 +230,51 @@ impl Sender {
             pause_ms,
         })
     }
+}
+
+/// The kinds for which the last attempt was slow, such as those with a webhook that does not answer. They share a few
+/// places, so that they do not take those of all other kinds.
+struct SlowKinds {
+    /// By group and plural.
+    kinds: Mutex<BTreeSet<(String, String)>>,
+    places: Semaphore,
+}
+
+impl SlowKinds {
+    /// Waits for a place if the kind is slow.
+    async fn place(&self, kind: &(String, String)) -> Option<SemaphorePermit<'_>> {
+        let is_slow = self.kinds.locked().contains(kind);
+        match is_slow {
+            // Nobody closes it.
+            true => self.places.acquire().await.ok(),
+            false => None,
+        }
+    }
+
+    fn note(&self, kind: &(String, String), is_slow: bool) {
+        let mut kinds = self.kinds.locked();
+        match is_slow {
+            true => drop(kinds.insert(kind.clone())),
+            false => drop(kinds.remove(kind)),
+        }
+    }
+}
+
+/// What tells the kind in a path: its group and its plural, without version, namespace and name.
+fn kind_of(path: &str) -> (String, String) {
+    let mut parts = path.split('/').skip(1);
+    let group = match parts.next() {
+        Some("apis") => parts.next(),
+        _ => None,
+    };
+    let rest: Vec<&str> = parts.skip(1).collect();
+    let plural = match rest.as_slice() {
+        ["namespaces", _, plural, ..] => Some(*plural),
+        [plural, ..] => Some(*plural),
+        [] => None,
+    };
+    let [group, plural] = [group, plural].map(|part| part.unwrap_or_default().to_owned());
+    (group, plural)
 }
 
 /// The limit on concurrent requests to one API server, shared by all writers: delays a request until there is room, and
@@ -310,6 +371,7 @@ mod tests {
     use kube::client::Body;
     use serde_json::json;
     use std::convert::Infallible;
+    use std::sync::atomic::AtomicBool;
     use tower::service_fn;
 
     const CORE: &str = "/api/v1/namespaces/n/configmaps/c";
@@ -334,6 +396,59 @@ mod tests {
         let request = Request::put(path).body(Vec::new()).unwrap();
         let (verb, purpose) = (RequestVerb::Update, Purpose::Work);
         sender.send(verb, purpose, &request).await
+    }
+
+    #[test]
+    fn a_path_tells_the_kind_whatever_its_version_namespace_and_name() {
+        for (path, kind) in [
+            (CORE, ("", "configmaps")),
+            ("/api/v1/namespaces/n", ("", "namespaces")),
+            (APPS, ("apps", "deployments")),
+            (
+                "/apis/apps/v1/namespaces/n/deployments",
+                ("apps", "deployments"),
+            ),
+            ("/apis/a.b/v1/things/t/status", ("a.b", "things")),
+            ("/", ("", "")),
+        ] {
+            let (group, plural) = kind_of(path);
+            assert_eq!((group.as_str(), plural.as_str()), kind, "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_whose_writes_hang_leaves_room_for_the_others() {
+        let hangs = Arc::new(AtomicBool::new(true));
+        let hanging = Arc::clone(&hangs);
+        let answer = move |request: Request<Body>| {
+            let waits = request.uri().path() == APPS && hanging.load(Ordering::Relaxed);
+            async move {
+                if waits {
+                    std::future::pending::<()>().await;
+                }
+                let body = Body::from(b"{}".to_vec());
+                Ok::<_, Infallible>(Response::new(body))
+            }
+        };
+        let sender = Sender::new(Client::new(service_fn(answer), "default"));
+        let many = || (0..40).map(|_| sends(&sender, APPS));
+        assert!(sends(&sender, APPS).await.is_err());
+        // Forty requests of the kind that hangs are under way, and none of another kind waits.
+        let start = Instant::now();
+        let hung = futures::future::join_all(many());
+        let others = async {
+            for _ in 0..100 {
+                sends(&sender, CORE).await.unwrap();
+            }
+            start.elapsed()
+        };
+        let (hung, took) = futures::future::join(hung, others).await;
+        assert!(hung.iter().all(Result::is_err));
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        // Once it answers again, it has all places again.
+        hangs.store(false, Ordering::Relaxed);
+        sends(&sender, APPS).await.unwrap();
+        assert!(sender.slow.kinds.locked().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
