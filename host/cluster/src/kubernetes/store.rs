@@ -12,6 +12,9 @@ pub(super) type Moment = u64;
 
 /// The moment of every state that the watch itself reported.
 const TOLD: Moment = 0;
+/// The most bytes of large objects that one watch keeps. Whoever may make objects of a kind could else take all memory
+/// of the agent with a few hundred of them.
+const LARGE_BYTES: usize = 64 << 20;
 
 /// An object that is gone according to an answer.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(super) struct Store {
     objects: BTreeMap<StoreKey, StoredObject>,
     /// How many of `objects` cannot be used.
     faults: usize,
+    /// The bytes of those `objects` that are large.
+    large: usize,
     /// Objects that are gone according to answers, until the watch reports it. An object that the watch reported as
     /// gone needs no entry: only answers newer than `position` count.
     tombstones: BTreeMap<StoreKey, Tombstone>,
@@ -174,7 +179,9 @@ impl Store {
         let later = |kept: &StoredObject| kept.learnt > begun && newer(&kept.version, version);
         let stale = |_: &StoreKey, kept: &mut StoredObject| kept.round != round && !later(kept);
         let mut gone: Vec<_> = self.objects.extract_if(.., stale).collect();
-        self.faults -= gone.iter().filter(|(_, kept)| kept.is_faulty()).count();
+        for (_, kept) in &gone {
+            self.left(Some(kept));
+        }
         let expected = std::mem::take(&mut self.expected).into_iter();
         gone.extend(expected.filter(|(key, _)| !self.objects.contains_key(key)));
         self.tombstones.retain(|_, tombstone| {
@@ -298,18 +305,23 @@ impl Store {
             Some(before) => before.round,
             None => self.round.wrapping_sub(1),
         };
-        let kept = StoredObject {
+        let before = self.objects.get(&key).map_or(0, StoredObject::large_bytes);
+        let mut kept = StoredObject {
             version,
             content,
             ours,
             learnt,
             round,
         };
+        if self.large - before + kept.large_bytes() > LARGE_BYTES {
+            kept.content = KeptContent::Fault(ObjectFault::of_many(LARGE_BYTES).into());
+        }
         let is_ahead = |expected: &StoredObject| newer(&expected.version, &kept.version);
         if self.expected.get(&key).is_some_and(|one| !is_ahead(one)) {
             self.expected.remove(&key);
         }
         self.faults += usize::from(kept.is_faulty());
+        self.large += kept.large_bytes();
         let before = self.objects.insert(key, kept);
         self.left(before.as_ref());
     }
@@ -322,6 +334,7 @@ impl Store {
     /// An object left `objects`.
     fn left(&mut self, gone: Option<&StoredObject>) {
         self.faults -= usize::from(gone.is_some_and(StoredObject::is_faulty));
+        self.large -= gone.map_or(0, StoredObject::large_bytes);
     }
 }
 
@@ -388,6 +401,38 @@ mod tests {
                 store.expect(&key, &kept);
             }
         }
+    }
+
+    #[test]
+    fn large_objects_take_only_so_much_memory_and_small_ones_have_room_beside_them() {
+        let large = "x".repeat(1 << 20);
+        let mut store = at("1");
+        for index in 0..100 {
+            store.apply_event(item(&format!("large-{index:02}"), 2, &large));
+            store.apply_event(item(&format!("small-{index:02}"), 2, "x"));
+        }
+        let kept = |store: &Store| {
+            let usable = store.iter(None).filter(|(_, kept)| !kept.is_faulty());
+            usable.count()
+        };
+        assert_eq!(
+            (store.len(), kept(&store), store.large),
+            (200, 164, LARGE_BYTES)
+        );
+        assert!(store.has_faults());
+        // A large object that changes keeps its room, and one that goes leaves it to the next one.
+        store.apply_event(item("large-00", 3, &large));
+        assert_eq!(kept(&store), 164);
+        store.apply_deletion(&key(Some("n"), "large-00"), "4");
+        store.apply_event(item("large-01", 4, "small now"));
+        assert_eq!((kept(&store), store.large), (163, LARGE_BYTES - (2 << 20)));
+        for index in 64..100 {
+            store.apply_event(item(&format!("large-{index}"), 5, &large));
+        }
+        assert_eq!((kept(&store), store.large), (165, LARGE_BYTES));
+        store.begin_list(9);
+        assert_eq!(store.end_list("9").len(), 199);
+        assert_eq!((store.large, store.has_faults()), (0, false));
     }
 
     proptest! {

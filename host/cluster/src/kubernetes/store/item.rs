@@ -5,6 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use transom_api::KnownReason;
 
+/// From how many bytes an object is large, as it is kept: three times what a kubeconfig with several CAs takes.
+const LARGE: usize = 32 << 10;
+
 /// `namespace/name`, or `/name` for a cluster-scoped object. Sorts by namespace, and takes a third of the memory of an
 /// `ObjectRef`.
 pub(in crate::kubernetes) type StoreKey = Box<str>;
@@ -30,6 +33,22 @@ pub(in crate::kubernetes) struct ObjectFault {
     pub(in crate::kubernetes) reason: KnownReason,
     /// What is wrong. Contains no value of the object.
     pub(in crate::kubernetes) message: String,
+}
+
+impl ObjectFault {
+    /// Of a large object for which no room is left beside others, which take so many bytes.
+    pub(super) fn of_many(bytes: usize) -> Self {
+        let message = format!(
+            "it is larger than {} KiB, and the agent keeps at most {} MiB of such objects of a kind; it is read again \
+             when it changes",
+            LARGE >> 10,
+            bytes >> 20
+        );
+        Self {
+            reason: KnownReason::ObjectTooLarge,
+            message,
+        }
+    }
 }
 
 /// What is kept of an object.
@@ -85,5 +104,13 @@ impl StoredObject {
     /// Whether the object cannot be used.
     pub(in crate::kubernetes) fn is_faulty(&self) -> bool {
         matches!(self.content, KeptContent::Fault(_))
+    }
+
+    /// How many bytes are kept of it, if it is large.
+    pub(super) fn large_bytes(&self) -> usize {
+        match &self.content {
+            KeptContent::Body(bytes) if bytes.len() > LARGE => bytes.len(),
+            _ => 0,
+        }
     }
 }
