@@ -150,7 +150,7 @@ impl Ledger {
         self.begin(revision, limits);
         let begins = || LimitRecord::new(now_seconds, limits.interval_seconds());
         let record = self.record.get_or_insert_with(begins);
-        for (kind, more) in more {
+        for (kind, more) in more.iter().filter(|(_, more)| **more > 0) {
             let approved = record.approved.entry(*kind).or_default();
             *approved = approved.saturating_add(*more);
         }
@@ -184,7 +184,9 @@ impl Ledger {
         if self.offers(&status.approve) {
             return;
         }
-        let more = status.changes.iter().map(|one| (one.limit, one.withheld));
+        // The status also tells of kinds of which nothing is withheld. These are not approved.
+        let withheld = status.changes.iter().filter(|one| one.withheld > 0);
+        let more = withheld.map(|one| (one.limit, one.withheld));
         self.offers.push(Offer {
             digest: status.approve.clone(),
             more: more.collect(),

@@ -21,7 +21,9 @@ impl Ledger {
         }
         self.unrecorded = true;
         record.approved_for = None;
-        let approved = std::mem::take(&mut record.approved);
+        let mut approved = std::mem::take(&mut record.approved);
+        // A record of an earlier version also names kinds of which nothing was approved.
+        approved.retain(|_, more| *more > 0);
         // Approved changes do not use up the limit of the next revision. But while something is withheld, old and new
         // changes are one event: the old ones count, up to the limit.
         let goes_on = record.reached || !self.withheld.is_empty();
@@ -101,11 +103,37 @@ fn cap(counts: &mut BTreeMap<Limited, u32>, kind: Limited, most: u32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::Fleet;
     use super::*;
     use crate::limits::{Ask, LimitCheck};
     use crate::sample::hosted;
+    use serde_json::json;
     use std::sync::Arc;
     use transom_api::policy::LimitsSpec;
+
+    #[test]
+    fn the_next_revision_has_no_limit_anew_for_a_kind_of_which_nothing_was_approved() {
+        const CHANGED: Limited = Limited::ObjectsChanged;
+        // An earlier version recorded such a kind with the number 0.
+        for is_named in [false, true] {
+            let mut fleet = Fleet::new(40, json!({}));
+            assert_eq!(fleet.add(0..12), 12);
+            assert_eq!(fleet.change(0..13, CHANGED), 12);
+            fleet.look(None);
+            let digest = fleet.status().approve.clone();
+            assert_eq!(fleet.look(Some(&digest)).approved, Some(digest));
+            assert_eq!(fleet.change(0..13, CHANGED), 13);
+            assert_eq!(fleet.look(None).over.map(|one| one.reached), Some(false));
+            let approved = &mut fleet.ledger.record.as_mut().unwrap().approved;
+            assert_eq!(*approved, [(CHANGED, 1)].into());
+            if is_named {
+                approved.insert(Limited::ElementsAdded, 0);
+            }
+            fleet.swap(b"two").unwrap();
+            assert_eq!(fleet.add(12..40), 0, "the limit is used up");
+            assert_eq!(fleet.change(13..40, CHANGED), 12);
+        }
+    }
 
     #[test]
     fn a_record_of_a_clock_that_was_ahead_gives_way_to_a_newer_one() {

@@ -23,8 +23,8 @@ pub(super) struct Fleet {
     pub(super) primaries: u32,
     revision: Digest,
     now: i64,
-    /// How often what was approved ended with its revision.
-    ended: u32,
+    /// How often what was approved ended with its revision, of each kind.
+    ended: BTreeMap<Limited, u32>,
     /// Who was changed, in which interval, and how often an approval had ended by then.
     changed: BTreeSet<(i64, u32, Limited, String)>,
 }
@@ -39,7 +39,7 @@ impl Fleet {
             primaries,
             revision: Digest::of_bytes(b"one"),
             now: 1_000,
-            ended: 0,
+            ended: BTreeMap::new(),
             changed: BTreeSet::new(),
         }
     }
@@ -62,7 +62,6 @@ impl Fleet {
                         .ledger
                         .record()
                         .map_or(0, |record| record.started_seconds);
-                    let ended = self.ended;
                     // One that counted before may be changed again.
                     let is_new = |kind: &&Limited| {
                         let is_limited = self.limits.is_limited(**kind, self.primaries);
@@ -73,7 +72,7 @@ impl Fleet {
                     };
                     let each = kinds.iter().filter(is_new);
                     let each: Vec<_> = each
-                        .map(|kind| (since, ended, *kind, name.to_owned()))
+                        .map(|kind| (since, of(&self.ended, *kind), *kind, name.to_owned()))
                         .collect();
                     self.changed.extend(each);
                     return Ok(counted);
@@ -91,8 +90,13 @@ impl Fleet {
 
     /// How many of these primaries are admitted.
     pub(super) fn add(&mut self, names: std::ops::Range<u32>) -> usize {
-        let admitted = names.filter(|name| self.ask(&name.to_string(), &[ADDED]).is_ok());
-        admitted.collect::<Vec<_>>().len()
+        self.change(names, ADDED)
+    }
+
+    /// The same for another kind of change.
+    pub(super) fn change(&mut self, names: std::ops::Range<u32>, kind: Limited) -> usize {
+        let admitted = names.filter(|name| self.ask(&name.to_string(), &[kind]).is_ok());
+        admitted.count()
     }
 
     pub(super) fn look(&mut self, approved: Option<&str>) -> LimitResult {
@@ -114,13 +118,19 @@ impl Fleet {
     }
 
     /// Another revision becomes active; that an approval ended is recorded, and returned.
-    fn swap(&mut self, name: &[u8]) -> Option<LimitRecord> {
+    pub(super) fn swap(&mut self, name: &[u8]) -> Option<LimitRecord> {
+        let approved = self.ledger.record().map(|record| record.approved.clone());
         self.revision = Digest::of_bytes(name);
         self.ledger.begin(&self.revision, &self.limits);
         let ended = self.ledger.unrecorded && self.ledger.is_stopping();
         let over = self.look(None).over.filter(|_| ended);
         self.kept = over.clone().or(self.kept.take());
-        self.ended += u32::from(over.as_ref().is_some_and(|record| !record.reached));
+        if over.as_ref().is_some_and(|record| !record.reached) {
+            let approved = approved.unwrap_or_default().into_iter();
+            for (kind, _) in approved.filter(|(_, more)| *more > 0) {
+                *self.ended.entry(kind).or_default() += 1;
+            }
+        }
         over
     }
 

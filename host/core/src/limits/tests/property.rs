@@ -26,7 +26,7 @@ proptest! {
                     let looked = fleet.look(status.as_ref().map(|status| status.approve.as_str()));
                     if looked.approved.is_some() {
                         for one in status.unwrap().changes {
-                            *approved.entry((since, fleet.ended, one.limit)).or_default() += one.withheld;
+                            *approved.entry((since, of(&fleet.ended, one.limit), one.limit)).or_default() += one.withheld;
                         }
                     }
                 }
@@ -40,7 +40,7 @@ proptest! {
                 fleet.ledger.give_back(&Arc::new(hosted(&name)), &counted);
                 let since = fleet.ledger.record().map_or(0, |record| record.started_seconds);
                 for kind in counted {
-                    fleet.changed.remove(&(since, fleet.ended, kind, name.clone()));
+                    fleet.changed.remove(&(since, of(&fleet.ended, kind), kind, name.clone()));
                 }
             }
         }
