@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::reference::ObjectRef;
 use check::Offer;
 use kinds::opposite;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_api::policy::Limited;
@@ -73,8 +73,8 @@ pub struct Ledger {
     /// The kinds whose limit keeps each primary from being changed.
     withheld: BTreeMap<Arc<ObjectRef>, LimitedKinds>,
     complete: bool,
-    /// Whether the withheld primaries were enqueued again since there was room.
-    released: bool,
+    /// The withheld primaries that were enqueued again since there was room for them.
+    released: BTreeSet<Arc<ObjectRef>>,
     /// The active revision, as far as it is known here.
     revision: Option<Digest>,
     /// Whether the record changed without a write: what was approved has ended, or it began in the future.
@@ -206,8 +206,8 @@ impl Ledger {
             return LimitVerdict::Reserve(record);
         }
         let failure = self.failure(ask, &over, primaries);
+        self.released.remove(ask.primary);
         self.withheld.insert(Arc::clone(ask.primary), over);
-        self.released = false;
         LimitVerdict::Withheld(failure)
     }
 

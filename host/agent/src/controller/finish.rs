@@ -41,9 +41,8 @@ impl Controller {
         // A failure may name a time to try again, just like an answer.
         if let Err(failure) = &result {
             touched.ask_again(failure.ask_again_at);
-            // What is paused, or not ready, wants nothing now: it keeps no interval of the limits open.
-            if failure.class == Class::Held && !loaded.revision.policy.suspend {
-                self.limits.unwanted(key);
+            if !loaded.revision.policy.suspend {
+                self.limits.unplanned(key, failure.class);
             }
         }
         if touched.answered {

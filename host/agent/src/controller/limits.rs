@@ -341,12 +341,77 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::command::session::of_case;
+    use crate::controller::Touched;
     use crate::controller::connections::Connections;
+    use crate::controller::queue::Request;
+    use serde_json::json;
     use std::cell::{Cell, RefCell};
+    use tokio::time::Instant;
+    use transom_api::policy::{Limited, LimitsSpec};
     use transom_core::contract::AgentFacts;
+    use transom_core::digest::Digest;
+    use transom_core::failure::Failure;
+    use transom_core::limits::PolicyLimits;
     use transom_core::watches::SecretReads;
 
     const POLICY: &str = "external-managed-kubeconfig";
+
+    /// Limits that let no taint pass.
+    fn closed() -> PolicyLimits {
+        let limits = json!({"elementsAdded": {}});
+        serde_json::from_value::<LimitsSpec>(limits).unwrap().into()
+    }
+
+    /// A ledger that withholds the only change, which is to this primary.
+    pub(super) fn withholding(primary: &ObjectRef) -> Ledger {
+        let ask = Ask {
+            primary: &Arc::new(primary.clone()),
+            kinds: &[Limited::ElementsAdded].into(),
+            limits: &closed(),
+            revision: Digest::of_bytes(b"one"),
+            primaries: 1,
+            now_seconds: 0,
+        };
+        let mut ledger = Ledger::found(None);
+        if let LimitVerdict::Reserve(record) = ledger.admit(&ask) {
+            ledger.recorded(record);
+        }
+        assert!(matches!(ledger.admit(&ask), LimitVerdict::Withheld(_)));
+        ledger
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_primary_for_which_nothing_can_be_planned_keeps_no_interval_open() {
+        use KnownReason::{GuestTimedOut, GuestTrapped, OwnedByAnother, ReadFailed, WriteConflict};
+        let (_folder, session, primary) = of_case(POLICY, Clock::new(None)).await;
+        let controller = &session.controller;
+        let queue = controller.queue(POLICY).unwrap();
+        controller.stop();
+        // What may be planned again once it can be read stays withheld.
+        for (reason, stays) in [
+            (GuestTrapped, false),
+            (GuestTimedOut, false),
+            (OwnedByAnother, false),
+            (ReadFailed, true),
+            (WriteConflict, true),
+        ] {
+            let kept = KeptPolicy {
+                ledger: Some(withholding(&primary)),
+                ..KeptPolicy::default()
+            };
+            controller.limits.lock().insert(POLICY.into(), kept);
+            let request = Request {
+                primary: primary.clone().into(),
+                causes: vec![Queued::Reconcile(Cause::Added)],
+                since: Instant::now(),
+            };
+            let admitted = controller.admit(&queue, request).await.unwrap();
+            let touched = Touched::new(&admitted, controller.documents.room(POLICY));
+            let ended = touched.end(Failure::known(reason, "m"));
+            controller.finish(&queue, &admitted, Err(ended));
+            assert_eq!(controller.limits.withholds(POLICY), stays, "{reason:?}");
+        }
+    }
 
     #[test]
     fn an_answer_about_one_policy_holds_up_the_look_at_no_other() {

@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::reference::ObjectRef;
 use crate::time::format_rfc3339;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use transom_api::policy::Limited;
 use transom_api::status::{ChangesStatus, LimitsStatus, MAX_WITHHELD};
@@ -159,7 +159,8 @@ impl Ledger {
         record.ends_seconds = ends;
     }
 
-    /// Those that are withheld, once there is room for any of them.
+    /// Those that are withheld and for whose changes there is room now: each once, until it is withheld again or there
+    /// was no room meanwhile.
     fn release(&mut self, limits: &PolicyLimits) -> Vec<Arc<ObjectRef>> {
         let primaries = self.record.as_ref().map_or(0, |record| record.primaries);
         let none = self.record.is_none();
@@ -167,15 +168,12 @@ impl Ledger {
             none || of(&self.done, *kind) < self.most(limits, *kind, primaries)
                 || !limits.is_limited(*kind, primaries)
         };
-        let room = self
-            .withheld
-            .values()
-            .any(|kinds| kinds.iter().all(has_room));
-        if self.released || !room {
-            return Vec::new();
-        }
-        self.released = true;
-        self.withheld.keys().cloned().collect()
+        let withheld = self.withheld.iter();
+        let passing = withheld.filter(|(_, kinds)| kinds.iter().all(has_room));
+        let passing: BTreeSet<_> = passing.map(|(one, _)| Arc::clone(one)).collect();
+        let released = passing.difference(&self.released).cloned().collect();
+        self.released = passing;
+        released
     }
 
     /// Keeps what the status offers for approval.
@@ -253,7 +251,7 @@ fn count<T>(all: impl Iterator<Item = T>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::super::tests::Fleet;
-    use serde_json::json;
+    use super::*;
 
     #[test]
     fn what_is_published_is_what_is_withheld_now_by_the_results_and_can_be_approved() {
@@ -283,6 +281,29 @@ mod tests {
         }
         assert!(fleet.ledger.status().is_some());
         assert_eq!(agreed(&mut fleet, 5), None);
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_released_with_what_has() {
+        let mut fleet = Fleet::new(40, json!({"objectsPruned": {"count": 1}}));
+        assert_eq!(fleet.change(0..3, Limited::ObjectsPruned), 1);
+        fleet.add(3..17);
+        assert_eq!(fleet.look(None).released, []);
+        fleet.primaries = 44;
+        let released = |fleet: &mut Fleet| {
+            let released = fleet.look(None).released.into_iter();
+            released.map(|one| one.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(released(&mut fleet), ["15", "16"]);
+        assert_eq!(fleet.add(15..17), 1);
+        assert_eq!(
+            released(&mut fleet),
+            [""; 0],
+            "one more than there is room for"
+        );
+        // That others have room does not keep these from being released later.
+        fleet.limits = PolicyLimits::of(json!({"objectsPruned": {"count": 2}}));
+        assert_eq!(released(&mut fleet), ["1", "2"]);
     }
 
     #[test]

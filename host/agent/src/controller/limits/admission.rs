@@ -1,12 +1,12 @@
 //! Asks before each write whether the limits of the policy allow it, and records ahead what it counts for.
 
-use super::COUNTED_SECONDS;
+use super::{COUNTED_SECONDS, ChangeLimits};
 use crate::controller::{Admitted, Controller};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transom_api::KnownReason;
 use transom_core::catalogue::Revision;
-use transom_core::failure::Failure;
+use transom_core::failure::{Class, Failure};
 use transom_core::limits::{self, Ask, LimitVerdict, LimitedKinds};
 use transom_core::object::Object;
 use transom_core::plan::{Outcome, Plan, Step};
@@ -16,6 +16,17 @@ use transom_core::work::Key;
 
 /// How many primaries are counted without a thought.
 const FEW: u32 = 100;
+
+impl ChangeLimits {
+    /// A reconcile ended before anything was planned. What is paused, waits, or has a guest that fails wants nothing
+    /// now: it keeps no interval open. What could not be read may still want what was withheld before.
+    pub(in crate::controller) fn unplanned(&self, key: &Key, class: Class) {
+        use Class::{Held, Invalid, Missing, Waiting};
+        if matches!(class, Held | Waiting | Invalid | Missing) {
+            self.unwanted(key);
+        }
+    }
+}
 
 impl Controller {
     /// Counts what a plan changes, if it may be carried out. That may take long: what a policy decided before it was
