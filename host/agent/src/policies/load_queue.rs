@@ -25,7 +25,6 @@ use transom_artifacts::Location;
 use transom_artifacts::folder::FileIdentity;
 use transom_core::backoff::doubled_ms;
 use transom_core::catalogue::Refusal;
-use transom_core::digest::Digest;
 use transom_core::rollout::history::History;
 use transom_engine::Engine;
 
@@ -84,8 +83,6 @@ pub(super) struct Restored {
 /// The previous revision, for a rollback. It is pulled last, after everything else was handed over.
 pub(super) struct PreviousRevision {
     pub(super) policy: Arc<str>,
-    /// The active revision that it was before.
-    pub(super) active: Option<Digest>,
     /// `None` when it cannot be had.
     pub(super) before: Option<LoadedPolicy>,
 }

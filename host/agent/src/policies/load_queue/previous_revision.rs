@@ -71,7 +71,6 @@ fn give(components: &Components, job: &Job, before: Option<LoadedPolicy>) -> Ran
     }
     Ran::PreviousRevision(Box::new(PreviousRevision {
         policy: Arc::clone(&job.name),
-        active: job.active().map(|active| active.id),
         before,
     }))
 }

@@ -76,14 +76,12 @@ impl Swap {
         changes
     }
 
-    /// Takes the previous revision for a rollback, if the same revision is still active and is not on probation yet.
-    /// Whether the newest manifest allows a rollback is checked at the rollback.
+    /// Takes the previous revision for a rollback, if the active revision is not on probation yet. Whether it is still
+    /// the previous one, [`Self::watch_on`] checks; whether the newest manifest allows a rollback, the rollback.
     fn take_before(&mut self, given: PreviousRevision) {
         let name = given.policy;
-        let active = self.good.get(&name).map(|good| good.revision.id());
         let is_watched = self.probations.contains_key(&name);
         if let Some(before) = given.before
-            && active == given.active
             && !is_watched
             && self.barred(&name, &before.revision.id()).is_none()
         {

@@ -78,7 +78,9 @@ impl Swap {
         if previous.is_none_or(|previous| !is_it(previous, &before)) {
             return;
         }
-        let (works, active) = (self.good.get(name), self.active_by_history(name));
+        // The record before counts from this one: after a rollback that is not recorded yet, another one works.
+        let active = history.and_then(|history| history.active());
+        let works = self.good.get(name);
         let kept = active.filter(|active| works.is_some_and(|works| is_it(active, works)));
         if let Some(terms) = kept.and_then(|active| active.probation) {
             let probation = RunningProbation {

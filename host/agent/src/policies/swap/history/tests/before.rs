@@ -1,5 +1,6 @@
 //! The revision before the active one, which is pulled after all else, while the active one is watched.
 
+use super::handover::of_another_version;
 use super::*;
 use std::path::Path;
 use transom_engine::Compiler;
@@ -13,6 +14,15 @@ struct Watched {
 
 impl Watched {
     async fn new() -> Self {
+        Self::of("1", Self::policies(), |loaded| loaded).await
+    }
+
+    /// The same with this component before, and another active revision, which is made of what is loaded.
+    async fn of(
+        before: &str,
+        policies: FoundPolicies,
+        becomes: impl Fn(Arc<LoadedPolicy>) -> Arc<LoadedPolicy>,
+    ) -> Self {
         let (folder, cluster) = place();
         let builtin = Location::Builtin("kubeconfig".to_owned());
         let first = builtin.fetch(None, &GatheredComponents::default()).unwrap();
@@ -27,11 +37,13 @@ impl Watched {
             let head = format!("{head}\n");
             std::fs::write(this.file(name), [head.as_bytes(), bytes].concat()).unwrap();
         }
-        let mut swap = this.start(&this.gives("1"));
+        let mut swap = this.start(&this.gives(before));
         swap.replace(with_component(&policy(), "oci:before.example/a:v1"));
         settle(&mut swap).await;
-        swap.replace(Self::policies());
+        swap.replace(policies);
         settle(&mut swap).await;
+        let pending = swap.pending(&policy()).unwrap();
+        pending.loaded = becomes(Arc::clone(&pending.loaded));
         this.active = pass(&mut swap);
         let passed = swap.pending(&policy()).unwrap().passed.as_mut().unwrap();
         let probation = Probation::new(BEGUN, 0, RollbackSpec::default());
@@ -115,6 +127,22 @@ async fn is_watched(swap: &mut Swap) {
     };
     let watched = tokio::time::timeout(SOON, watched).await;
     watched.expect("the revision before is asked for no more");
+}
+
+#[tokio::test]
+async fn the_revision_before_is_taken_under_an_agent_of_another_version_as_well() {
+    let upgraded = || with_component(&policy(), "builtin:kubeconfig");
+    // The first component is the builtin one.
+    let becomes = |loaded: Arc<LoadedPolicy>| of_another_version(&loaded);
+    let watched = Watched::of("2", upgraded(), becomes).await;
+    let mut after = watched.start(&watched.gives("2"));
+    after.replace(upgraded());
+    is_watched(&mut after).await;
+    assert_ne!(works(&after), Some(watched.active));
+    assert_ne!(
+        works(&after),
+        Some(after.probations[&policy()].before.revision.id())
+    );
 }
 
 #[tokio::test]

@@ -176,7 +176,7 @@ fn is_suspended(swap: &Swap) -> bool {
 }
 
 /// The same revision, as an agent of another version has it: with other builtin components.
-fn of_another_version(loaded: &LoadedPolicy) -> Arc<LoadedPolicy> {
+pub(super) fn of_another_version(loaded: &LoadedPolicy) -> Arc<LoadedPolicy> {
     let mut revision = (*loaded.revision).clone();
     revision.decide.digest = "sha256:0".into();
     Arc::new(LoadedPolicy {
