@@ -36,6 +36,9 @@ pub(super) enum Local {
     Nowhere,
     /// This one.
     At(Arc<dyn Cluster>),
+    /// One that lists nothing, for this reason.
+    #[cfg(test)]
+    Refusing(KnownReason),
 }
 
 /// The allowed sources of components, the cluster and the registries that hold some of them, and those that were
@@ -77,6 +80,12 @@ impl Components {
             revisions: Some(Arc::new(Revisions::new(namespace, clock))),
             ..self
         }
+    }
+
+    /// Has the cluster list nothing, for this reason.
+    #[cfg(test)]
+    pub(super) fn refusing(&self, reason: KnownReason) {
+        self.local.send_replace(Local::Refusing(reason));
     }
 
     /// Tells that components are not kept for the next start, if they are not.

@@ -150,7 +150,12 @@ impl Components {
         namespace: &str,
         label: (&str, &str),
     ) -> Result<Option<Vec<Object>>, Unread> {
-        let Local::At(cluster) = self.local().await else {
+        let local = self.local().await;
+        #[cfg(test)]
+        if let Local::Refusing(reason) = local {
+            return Err(Unread::new(reason, String::new()));
+        }
+        let Local::At(cluster) = local else {
             return Ok(None);
         };
         let like = ObjectRef::local(OBJECT_API_VERSION, OBJECT_KIND, Some(namespace), "");

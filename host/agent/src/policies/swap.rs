@@ -57,6 +57,8 @@ pub(crate) struct Swap {
     bars: BTreeMap<Arc<str>, BTreeMap<Digest, (RevisionRecord, String)>>,
     /// The policies for which this new leader must still restore the revision that is active in the history.
     recalled: BTreeSet<Arc<str>>,
+    /// The policies that may work on an earlier revision than under the leader before: the history could not be listed.
+    unlisted: BTreeSet<Arc<str>>,
     /// The policies whose history may be out of date, and when to write it. That is also done from time to time.
     notes: BTreeMap<Arc<str>, Instant>,
     /// False while another replica may lead: this one then writes no history. Always true without leader election.
@@ -122,6 +124,7 @@ impl Swap {
             histories: BTreeMap::new(),
             bars: BTreeMap::new(),
             recalled: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
             notes: BTreeMap::new(),
             caught_up: true,
             gone: BTreeSet::new(),

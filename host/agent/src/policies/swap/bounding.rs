@@ -74,7 +74,7 @@ impl Swap {
         let Some(newest) = self.newest.get(name) else {
             return PolicyChanges::new();
         };
-        if newest.written.iter().any(Written::suspends) {
+        if self.is_behind(name) || newest.written.iter().any(Written::suspends) {
             return self.suspend(name);
         }
         if self.shadows(&newest.written) {
@@ -131,8 +131,12 @@ impl Swap {
     }
 
     /// Whether this new leader still works on another revision than the one active in the history, because the load of
-    /// that one takes long. False if its components could not be read: the leader does not wait for them.
+    /// that one takes long; or may do so, because the history could not be listed. False if its components could not be
+    /// read: the leader does not wait for them.
     fn is_behind(&self, name: &str) -> bool {
+        if self.caught_up && self.unlisted.contains(name) {
+            return true;
+        }
         let Some((name, newest)) = self.newest.get_key_value(name) else {
             return false;
         };
@@ -163,7 +167,7 @@ impl Swap {
                     bounded
                 }
             }),
-            None => PolicyChanges::new(),
+            None => self.bound_at_once(name),
         }
     }
 

@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
+use transom_api::KnownReason;
+use transom_api::policy::PolicySpec;
+use transom_core::rollout;
 
 /// How long a new leader waits for the list of all revisions.
 const LISTING: Duration = Duration::from_secs(10);
@@ -16,13 +19,17 @@ impl Swap {
     /// What this one found of candidates counts no more.
     pub(in crate::policies) fn stand_by(&mut self) -> PolicyChanges {
         self.caught_up = false;
-        self.untry()
+        let unlisted = std::mem::take(&mut self.unlisted).into_iter();
+        let mut changes: PolicyChanges = unlisted.flat_map(|name| self.narrow(&name)).collect();
+        changes.extend(self.untry());
+        changes
     }
 
     /// Takes over the revisions that the leader before has put to work. Returns the policies whose active revision has
     /// to be loaded for that.
     pub(in crate::policies) async fn catch_up(&mut self) -> (PolicyChanges, BTreeSet<Arc<str>>) {
         let (mut changes, mut is_listed) = (PolicyChanges::new(), true);
+        let mut is_unread = false;
         self.caught_up = true;
         for newest in self.newest.values_mut() {
             (newest.history_at, newest.unrestored) = (self.number, false);
@@ -53,9 +60,14 @@ impl Swap {
                 self.put_history(name, history);
                 changes.extend(self.take_over(name));
             } else {
-                // A load also reads the history, and is retried until it succeeds.
+                is_unread |= match history {
+                    // Nobody waits for a right that is missing.
+                    Ok(Err(unread)) => unread.reason != KnownReason::ReadForbidden,
+                    Ok(Ok(_)) => false,
+                    Err(_) => true,
+                };
                 is_listed = false;
-                self.load(name);
+                changes.extend(self.load_unlisted(name, is_unread));
             }
         }
         let behind = names.into_iter();
@@ -63,8 +75,36 @@ impl Swap {
         (changes, behind.collect())
     }
 
+    /// Loads a policy whose history could not be listed: a load also reads the history, and is retried until it
+    /// succeeds. `is_unread`: it may be there.
+    fn load_unlisted(&mut self, name: &Arc<str>, is_unread: bool) -> PolicyChanges {
+        let is_behind = is_unread && self.may_be_behind(name);
+        if is_behind {
+            self.unlisted.insert(Arc::clone(name));
+        }
+        self.load(name);
+        match is_behind {
+            true => self.narrow(name),
+            false => PolicyChanges::new(),
+        }
+    }
+
+    /// Whether the leader before may have put another revision to work than the one that works here: the manifests name
+    /// another one.
+    fn may_be_behind(&self, name: &Arc<str>) -> bool {
+        let Some((newest, good)) = self.newest.get(name).zip(self.good.get(name)) else {
+            return false;
+        };
+        let works = &good.revision.policy.spec;
+        let is_other = |named: &PolicySpec| {
+            let other_guests = named.guests != works.guests;
+            other_guests || rollout::identity(named) != rollout::identity(works)
+        };
+        newest.pending.is_some() || (newest.policy.iter()).any(|policy| is_other(&policy.spec))
+    }
+
     /// Puts the revision to work that is active by the history, or has it loaded.
-    fn take_over(&mut self, name: &Arc<str>) -> PolicyChanges {
+    pub(super) fn take_over(&mut self, name: &Arc<str>) -> PolicyChanges {
         let mut changes = PolicyChanges::new();
         self.recalled.remove(name);
         let newest = self.newest.get(name);
@@ -78,12 +118,14 @@ impl Swap {
         }
         // If the history has no active revision, the one that works here becomes its first.
         let Some(active) = self.active_by_history(name).cloned() else {
+            changes.extend(self.listed(name));
             return changes;
         };
         // The leader before may have been of another version, with other builtin components.
         let goes_on = |here: &Arc<LoadedPolicy>| active.goes_on_in(&here.revision);
         let before = self.good.get(name).cloned();
         if before.as_ref().is_some_and(goes_on) {
+            changes.extend(self.listed(name));
             return changes;
         }
         match pending.filter(goes_on) {
@@ -99,6 +141,14 @@ impl Swap {
             }
         }
         changes
+    }
+
+    /// The history of a policy is known, and what works here is what it has active: ends a suspension until then.
+    pub(super) fn listed(&mut self, name: &Arc<str>) -> PolicyChanges {
+        match self.unlisted.remove(name) {
+            true => self.narrow(name),
+            false => PolicyChanges::new(),
+        }
     }
 
     /// Whether the kept revision of one of these policies is being loaded.

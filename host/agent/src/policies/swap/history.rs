@@ -144,6 +144,7 @@ impl Swap {
         self.bars.remove(name);
         self.notes.remove(name);
         self.recalled.remove(name);
+        self.unlisted.remove(name);
         self.loads.components().forget_history(name);
         if uid.is_none() && self.rolls_out {
             self.gone.insert(Arc::clone(name));
@@ -229,7 +230,11 @@ impl Swap {
         if let Some((loaded, passed)) = passed {
             return self.put_passed(policy, loaded, passed);
         }
-        let changes = self.contradicted(note);
+        let mut changes = self.contradicted(note);
+        if self.unlisted.contains(policy) {
+            // The note was sooner than a load.
+            changes.extend(self.take_over(policy));
+        }
         // While it was written, a candidate may have been replaced, or a revision taken back.
         if self.note_of(policy).is_some_and(|now| now != *note) {
             self.note(policy);

@@ -5,6 +5,7 @@ use crate::policies::active::PolicyChanges;
 use crate::policies::load_queue::{JobOutput, JobResult, PreviousRevision, Restored};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use transom_api::KnownReason;
 use transom_core::catalogue::Refusal;
 use transom_core::rollout::history::History;
 
@@ -46,8 +47,9 @@ impl Swap {
     }
 
     /// Takes a history that a load has read, unless a newer one was read or written since the load began. If it has no
-    /// active revision, the one that works here is recorded.
+    /// active revision, the one that works here is recorded. The load brings what is active, as far as it can be had.
     fn take_read(&mut self, name: &Arc<str>, number: u64, history: History) {
+        self.unlisted.remove(name);
         let at = self.newest.get(name).map(|newest| newest.history_at);
         if at.is_some_and(|at| number <= at) && self.histories.contains_key(name) {
             return;
@@ -132,10 +134,8 @@ impl Swap {
                 }
             }
             Err(refusal) => {
-                self.drop_other_candidate(&name);
-                changes.extend(self.narrow(&name));
                 let anew = was_loaded && !unread_before;
-                changes.extend(self.refuse(&name, refusal, anew));
+                changes.extend(self.take_refusal(&name, refusal, anew));
             }
         }
         if let Some(before) = done.before {
@@ -143,6 +143,17 @@ impl Swap {
         }
         changes.extend(self.refuse_overlaps());
         self.load_reported(&name);
+        changes
+    }
+
+    /// Takes why a load brought nothing new. A right to the history that is missing suspends nothing.
+    fn take_refusal(&mut self, name: &Arc<str>, refusal: Refusal, anew: bool) -> PolicyChanges {
+        if refusal.reason == KnownReason::ReadForbidden {
+            self.unlisted.remove(name);
+        }
+        self.drop_other_candidate(name);
+        let mut changes = self.narrow(name);
+        changes.extend(self.refuse(name, refusal, anew));
         changes
     }
 }

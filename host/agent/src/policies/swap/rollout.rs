@@ -306,6 +306,7 @@ impl Swap {
         }
         let shadows = self.rolls_out && newest.written.iter().any(Written::shadows);
         self.recalled.remove(name);
+        self.unlisted.remove(name);
         let before = self.good.insert(Arc::clone(name), Arc::clone(&loaded));
         if before.is_some_and(|before| before.revision.id() != loaded.revision.id()) {
             self.probations.remove(name);

@@ -136,6 +136,85 @@ async fn what_works_is_suspended_while_the_kept_revision_takes_long_to_load() {
     }
 }
 
+/// A leader that has activated two revisions, and a replica that stood by meanwhile, and has only the second one as a
+/// candidate.
+async fn two_behind(cluster: &Arc<dyn Cluster>) -> (Swap, Swap) {
+    let (mut before, mut after) = (replica(cluster).await, replica(cluster).await);
+    before.keep_notes().await;
+    for team in ["b", "c"] {
+        before.exchange(written(team)).await;
+        pass(&mut before);
+        tried(&mut before, Expected::default());
+        before.keep_notes().await;
+    }
+    after.stand_by();
+    after.exchange(written("c")).await;
+    assert_ne!(works(&after), works(&before));
+    (before, after)
+}
+
+/// Takes what the running load gives.
+async fn take_load(swap: &mut Swap) {
+    let given = swap.next().await;
+    swap.finish(given);
+}
+
+#[tokio::test]
+async fn what_works_is_suspended_while_a_new_leader_cannot_list_what_is_active() {
+    for (is_noted, is_lost) in [(false, false), (true, false), (false, true)] {
+        let (_folder, cluster) = place();
+        let (before, mut after) = two_behind(&cluster).await;
+        let (earlier, active) = (works(&after), works(&before));
+        let unavailable = KnownReason::ServerUnavailable;
+        after.loads.components().refusing(unavailable);
+        let (changes, behind) = after.catch_up().await;
+        assert_eq!(changes, [(policy(), PolicyChange::Bounded)]);
+        assert!(is_suspended(&after) && after.any_loads(&behind));
+        if !is_noted {
+            // A load does not know it, either.
+            take_load(&mut after).await;
+            assert!(is_suspended(&after) && after.pending(&policy()).is_none());
+        }
+        if is_lost {
+            // A manifest that is not valid changes nothing about that.
+            let mut broken = written("c");
+            broken.policies[0].value["spec"]["resyncSeconds"] = json!("never");
+            after.replace(broken);
+            assert!(is_suspended(&after) && works(&after) == earlier);
+            after.stand_by();
+            assert!(!is_suspended(&after), "it writes nothing now");
+            continue;
+        }
+        after.loads.components().opened(Some(Arc::clone(&cluster)));
+        if is_noted {
+            let note = take_note(&mut after);
+            keep(&mut after, note).await;
+        } else {
+            after.load(&policy());
+        }
+        settle(&mut after).await;
+        assert_eq!((works(&after), kept(&cluster).await), (active, active));
+        assert!(!is_suspended(&after) && after.unlisted.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_new_leader_that_may_not_list_what_is_active_works_on() {
+    for at_first in [KnownReason::ServerUnavailable, KnownReason::ReadForbidden] {
+        let (_folder, cluster) = place();
+        let (_, mut after) = two_behind(&cluster).await;
+        after.loads.components().refusing(at_first);
+        after.catch_up().await;
+        let is_forbidden = at_first == KnownReason::ReadForbidden;
+        assert_eq!(is_suspended(&after), !is_forbidden);
+        let forbidden = KnownReason::ReadForbidden;
+        after.loads.components().refusing(forbidden);
+        after.load(&policy());
+        take_load(&mut after).await;
+        assert!(!is_suspended(&after));
+    }
+}
+
 #[tokio::test]
 async fn a_replica_that_stands_by_forgets_what_it_found_of_a_candidate() {
     let (_folder, cluster) = place();
