@@ -126,6 +126,7 @@ impl Swap {
         let before = self.good.get(name).cloned();
         if before.as_ref().is_some_and(goes_on) {
             changes.extend(self.listed(name));
+            self.load_before(name);
             return changes;
         }
         match pending.filter(goes_on) {
@@ -134,6 +135,7 @@ impl Swap {
                 if let Some(before) = before {
                     self.watch_on(name, before);
                 }
+                self.load_before(name);
             }
             None => {
                 self.recalled.insert(Arc::clone(name));
@@ -141,6 +143,13 @@ impl Swap {
             }
         }
         changes
+    }
+
+    /// Has a load bring the revision before, if it is lacking: the leader before may have activated several.
+    fn load_before(&mut self, name: &Arc<str>) {
+        if self.lacks_before(name) {
+            self.load(name);
+        }
     }
 
     /// The history of a policy is known, and what works here is what it has active: ends a suspension until then.

@@ -68,6 +68,19 @@ fn resumed(before: &LoadedPolicy, suspend: bool) -> Arc<LoadedPolicy> {
 }
 
 impl Swap {
+    /// Whether what works is on probation by the history, and this replica has not got the revision before.
+    pub(super) fn lacks_before(&self, name: &Arc<str>) -> bool {
+        let history = self.histories.get(name);
+        let works = self.good.get(name);
+        !self.probations.contains_key(name)
+            && history.zip(works).is_some_and(|(history, works)| {
+                let active = history.active();
+                active.is_some_and(|active| active.goes_on_in(&works.revision))
+                    && self.loads.components().are_watching(history)
+                    && history.previous().is_some()
+            })
+    }
+
     /// Continues the recorded probation of the active revision, after a restart or a change of the leader. Does nothing
     /// unless `before` is the previous revision of the history: this replica may have worked on another one.
     pub(super) fn watch_on(&mut self, name: &Arc<str>, before: Arc<LoadedPolicy>) {

@@ -56,6 +56,7 @@ impl Swap {
         // The job before had still to get the revision before the active one: this one goes on with that.
         let is_watched = self.probations.contains_key(name);
         let lacking = self.loads.lacking(name);
+        let lacking = lacking.or_else(|| self.lacks_before(name).then_some(0));
         if let Some(failures) = lacking.filter(|_| !first && !is_watched) {
             job.history = self.histories.get(name).cloned();
             (job.lacks_before, job.restoring) = (true, Restoring::Done);

@@ -118,7 +118,7 @@ async fn neither_what_was_active_nor_the_newest_waits_for_the_registry_of_the_re
 }
 
 /// Waits until the revision before is there.
-async fn is_watched(swap: &mut Swap) {
+pub(super) async fn is_watched(swap: &mut Swap) {
     let watched = async {
         while !swap.probations.contains_key(&policy()) {
             let given = swap.next().await;

@@ -1,5 +1,6 @@
 //! What a replica knows that takes over from another one.
 
+use super::before::is_watched;
 use super::*;
 use crate::policies::swap::rollout::untried;
 use transom_core::catalogue::PolicyChange;
@@ -356,6 +357,33 @@ async fn what_is_watched_is_watched_on_after_an_upgrade_of_the_agent() {
         (Some(active.id), active.probation),
         (works(&after), Some(probation))
     );
+}
+
+#[tokio::test]
+async fn what_is_watched_is_watched_on_by_a_leader_that_did_not_work_on_the_revision_before() {
+    // One replica has only a candidate that is active by now, the other one works on it.
+    for works_on_it in [false, true] {
+        let (_folder, cluster) = place();
+        let (before, mut after) = two_behind(&cluster).await;
+        let (active, previous) = (
+            works(&before),
+            before.probations[&policy()].before.revision.id(),
+        );
+        if works_on_it {
+            let works = Arc::clone(&before.good[&policy()]);
+            after.good.insert(policy(), works);
+        }
+        after.catch_up().await;
+        assert_eq!(works(&after), active);
+        assert!(after.probations.is_empty());
+        is_watched(&mut after).await;
+        let watched = &after.probations[&policy()];
+        assert_eq!(watched.before.revision.id(), previous);
+        assert_eq!(works(&after), active);
+        // Only once.
+        after.catch_up().await;
+        assert_eq!(after.loads.count(), 0);
+    }
 }
 
 #[tokio::test]
