@@ -254,13 +254,15 @@ impl Swap {
     }
 
     /// Drops what trials found: another replica may lead by now, and activate what this one refused or had wait.
-    /// Candidates are tried anew once this one leads again.
+    /// Candidates are tried anew once this one leads again. Why a newest manifest is refused stays: in the mode
+    /// `Shadow` the active revision is compared meanwhile.
     pub(super) fn untry(&mut self) -> PolicyChanges {
         let now = Instant::now();
         let candidates = self.newest.iter_mut().filter_map(|(name, newest)| {
             let pending = newest.pending.as_mut().filter(|one| one.passed.is_none())?;
             pending.due = Some(now);
-            Some((Arc::clone(name), untried(&pending.loaded)))
+            let is_newest = !newest.failed && newest.refusal.is_none();
+            is_newest.then(|| (Arc::clone(name), untried(&pending.loaded)))
         });
         let candidates: Vec<_> = candidates.collect();
         let changes = candidates.into_iter();

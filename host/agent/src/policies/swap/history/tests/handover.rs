@@ -243,6 +243,27 @@ async fn a_replica_that_stands_by_forgets_what_it_found_of_a_candidate() {
     }
 }
 
+#[tokio::test]
+async fn a_replica_that_stands_by_goes_on_saying_why_the_newest_manifest_is_refused() {
+    let (_folder, cluster) = place();
+    replica(&cluster).await.keep_notes().await;
+    let mut swap = new_agent(&cluster);
+    let mut found = with_component(&policy(), "builtin:no-such");
+    found.policies[0].value["spec"]["rollout"] = json!({"mode": "Shadow"});
+    swap.exchange(found).await;
+    let refused = |swap: &Swap| {
+        let catalogue = swap.active.catalogue();
+        catalogue.entry(&policy()).unwrap().refused.clone()
+    };
+    let before = refused(&swap);
+    assert!(works(&swap).is_some() && before.is_some());
+    // What works is compared.
+    swap.pending(&policy()).unwrap().due = None;
+    assert_eq!(swap.stand_by(), []);
+    assert_eq!(refused(&swap), before);
+    assert!(swap.pending(&policy()).unwrap().due.is_some());
+}
+
 /// The load of the policy takes long.
 fn late(swap: &mut Swap) {
     let newest = swap.newest.get_mut(&policy()).unwrap();
