@@ -95,6 +95,8 @@ struct ManifestState {
     retry: Option<Instant>,
     /// The revision that was loaded and is not active.
     pending: Option<Pending>,
+    /// How often in a row a trial took too long, also of candidates before an edit.
+    late: u32,
     /// How many loads in a row could not read something. The refusal of the second and later ones is not reported
     /// again.
     unread: u32,
@@ -284,6 +286,7 @@ impl Swap {
             place,
             policy: checked.ok(),
             refusal: refusal.clone(),
+            late: (self.newest.get(name)).map_or(0, ManifestState::late_trials),
             ..ManifestState::default()
         };
         self.newest.insert(Arc::clone(name), newest);

@@ -33,8 +33,6 @@ pub(super) struct Pending {
     pub(super) passed: Option<PassedCandidate>,
     /// How often it passed and was not kept.
     pub(super) unkept: u32,
-    /// How often in a row its trial took too long.
-    pub(super) late: u32,
 }
 
 /// What a candidate that passed all gates takes with it.
@@ -246,7 +244,6 @@ impl Swap {
             running: None,
             passed: None,
             unkept: 0,
-            late: 0,
         });
         let mut changes = self.narrow(name);
         changes.extend(self.waits(name, untried(&loaded)));

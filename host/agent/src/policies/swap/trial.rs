@@ -1,7 +1,7 @@
 //! Trials of candidates: which are due, and what follows from their results.
 
-use super::Swap;
 use super::rollout::{PassedCandidate, Pending};
+use super::{ManifestState, Swap};
 use crate::policies::Approval;
 use crate::policies::active::{PolicyChanges, Rehearsed};
 use crate::policies::load::LoadedPolicy;
@@ -21,7 +21,8 @@ use transom_core::share::lock::MutexExt as _;
 pub(super) const UNSTABLE: &str = "AnswerUnstable: ";
 /// How often a candidate that waits is compared with the live objects again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How many trials run at once; of candidates whose last trial took too long, one.
+/// How many trials run at once; of candidates whose last trial took too long, or that are tried for longer than
+/// [`AGAIN`], one. Once such a trial is known to take long, it takes no room of the others.
 const AT_ONCE: usize = 2;
 /// How often the wait before the next trial is doubled at most, for a candidate whose trials take too long.
 const DOUBLED: u32 = 5;
@@ -29,7 +30,22 @@ const DOUBLED: u32 = 5;
 /// A trial that runs.
 pub(super) struct RunningTrial {
     number: u64,
+    pub(super) since: Instant,
     _end: oneshot::Sender<()>,
+}
+
+impl ManifestState {
+    /// Whether the trial of its candidate runs, and takes long.
+    fn is_tried_slowly(&self) -> bool {
+        let pending = self.pending.as_ref();
+        let running = pending.and_then(|pending| pending.running.as_ref());
+        running.is_some_and(|running| running.since.elapsed() > AGAIN)
+    }
+
+    /// How often in a row a trial took too long, with the one that an edit ends now.
+    pub(super) fn late_trials(&self) -> u32 {
+        self.late.max(u32::from(self.is_tried_slowly()))
+    }
 }
 
 /// A candidate to try.
@@ -90,9 +106,13 @@ impl Swap {
     /// until [`Swap::tried`].
     pub(crate) fn due(&mut self, running: usize) -> Vec<DueTrial> {
         let now = Instant::now();
-        let room = AT_ONCE.saturating_sub(running);
-        let mut pending = self.newest.values().filter_map(|one| one.pending.as_ref());
-        let late_runs = pending.any(|one| one.late > 0 && one.running.is_some());
+        let runs = |one: &&ManifestState| {
+            let pending = one.pending.as_ref();
+            pending.is_some_and(|pending| pending.running.is_some())
+        };
+        let tried = || self.newest.values().filter(runs);
+        let late_runs = tried().any(|one| one.late_trials() > 0);
+        let room = room(running, tried().any(ManifestState::is_tried_slowly));
         let due: Vec<_> = (self.newest.iter_mut())
             .filter_map(|(name, newest)| {
                 let approval = newest.approval();
@@ -100,7 +120,7 @@ impl Swap {
                 pending.reconsider(now);
                 let waits = pending.running.is_none();
                 let at = pending.due.filter(|at| *at <= now && waits)?;
-                let late = pending.late > 0;
+                let late = newest.late > 0;
                 Some((at, late, (Arc::clone(name), approval, pending)))
             })
             .collect();
@@ -111,6 +131,7 @@ impl Swap {
                 let (end, outdated) = oneshot::channel();
                 pending.running = Some(RunningTrial {
                     number: *numbers,
+                    since: now,
                     _end: end,
                 });
                 DueTrial {
@@ -134,15 +155,13 @@ impl Swap {
 
     /// Takes the result of a trial.
     pub(crate) fn tried(&mut self, tried: TriedCandidate) -> PolicyChanges {
-        let newest = self.newest.get_mut(&tried.policy);
-        let outdated = newest
-            .as_ref()
-            .is_some_and(|one| one.approval() != tried.approval);
-        let newest_fails = newest
-            .as_ref()
-            .is_some_and(|one| one.failed || one.refusal.is_some());
+        let Some(newest) = self.newest.get_mut(&tried.policy) else {
+            return PolicyChanges::new();
+        };
+        let outdated = newest.approval() != tried.approval;
+        let newest_fails = newest.failed || newest.refusal.is_some();
         let is_ours = |running: &RunningTrial| running.number == tried.number;
-        let pending = newest.and_then(|newest| newest.pending.as_mut());
+        let pending = newest.pending.as_mut();
         let Some(pending) = pending.filter(|one| one.running.as_ref().is_some_and(is_ours)) else {
             return PolicyChanges::new();
         };
@@ -152,7 +171,7 @@ impl Swap {
             pending.due = Some(Instant::now());
             return PolicyChanges::new();
         }
-        pending.late = (pending.late + 1) * u32::from(tried.trial.late);
+        newest.late = (newest.late + 1) * u32::from(tried.trial.late);
         let revision = Arc::clone(&pending.loaded.revision);
         let (compares, verdict) = verdict(self.good.get(&tried.policy), &revision, &tried);
         let stands = |gate, reason, message, trial| Candidate {
@@ -173,7 +192,7 @@ impl Swap {
                 self.keep_passed(&revision, tried)
             }
             CandidateVerdict::Wait(gate, reason, message) => {
-                pending.due = Some(Instant::now() + again(pending.late, outdated));
+                pending.due = Some(Instant::now() + again(newest.late, outdated));
                 // Why the newest manifest is refused says more than what the revision before it would change.
                 if compares && newest_fails {
                     return PolicyChanges::new();
@@ -282,6 +301,11 @@ impl Pending {
 /// For how long a candidate that was refused so often before is not tried again, whatever changes: at first not at all.
 fn after_refusal(before: u32) -> Duration {
     again(before.saturating_sub(1), before == 0)
+}
+
+/// For how many trials there is room beside so many. `one_is_slow`: one of them takes long.
+fn room(running: usize, one_is_slow: bool) -> usize {
+    AT_ONCE.saturating_sub(running.saturating_sub(usize::from(one_is_slow)))
 }
 
 /// The due candidates that are tried now, the longest waiting first. Of those whose last trial took too long, only one

@@ -3,6 +3,7 @@
 mod approval;
 mod before;
 mod handover;
+mod trials;
 
 use super::*;
 use crate::clock::Clock;
