@@ -10,6 +10,7 @@ mod store;
 use super::Controller;
 use super::queue::Queued;
 use super::workqueue::Workqueue;
+use crate::policies::Approval;
 use crate::policies::active::Active;
 use crate::telemetry;
 use approved::ApprovedPlan;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use store::LimitStore;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::status::LimitsStatus;
 use transom_core::failure::Class;
@@ -64,6 +66,8 @@ struct KeptPolicy {
     plan: Option<ApprovedPlan>,
     /// What was said last of an approval that does not count.
     uncounted: String,
+    /// The approval that did not count when the API server was asked about it, and when to ask again.
+    asked: Option<(Approval, Instant)>,
 }
 
 impl ChangeLimits {
@@ -346,7 +350,6 @@ mod tests {
     use crate::controller::queue::Request;
     use serde_json::json;
     use std::cell::{Cell, RefCell};
-    use tokio::time::Instant;
     use transom_api::policy::{Limited, LimitsSpec};
     use transom_core::contract::AgentFacts;
     use transom_core::digest::Digest;

@@ -2,10 +2,13 @@
 //! withheld.
 
 use super::{ChangeLimits, Controller};
+use crate::policies::Approval;
 use crate::policies::active::{Active, ApprovedCounts};
 use crate::telemetry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 use transom_api::KnownReason;
 use transom_api::status::LimitsStatus;
 use transom_core::catalogue::Revision;
@@ -13,6 +16,11 @@ use transom_core::digest::Digest;
 use transom_core::limits::{Ask, Ledger, PolicyLimits};
 use transom_core::reference::ObjectRef;
 use transom_core::rollout::Approved;
+
+/// How long an approval by a user who may not approve is not asked about again: the user may be granted it.
+const FORBIDDEN: Duration = Duration::from_secs(60);
+/// The same while the API server does not tell whether the user may.
+const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// A plan that was approved, until it is needed.
 pub(super) struct ApprovedPlan {
@@ -75,18 +83,19 @@ impl Controller {
         let is_offered = self
             .limits
             .ledger(policy, |ledger| ledger.offers(&approval.digest));
-        if self.connections.approvals().is_some() && is_offered != Some(true) {
+        let is_asked = self.connections.approvals().is_some();
+        if is_asked && (is_offered != Some(true) || self.limits.has_asked(policy, &approval)) {
             return None;
         }
-        let (reason, why) = match self.approved(policy, &approval).await {
+        let (reason, why, again) = match self.approved(policy, &approval).await {
             Approved::Digest(digest) => return Some(digest),
             Approved::Nothing => return None,
-            Approved::Forbidden(why) => (KnownReason::ApprovalForbidden, why),
-            // It is asked again with the next look.
-            Approved::Unknown(reason, why) => (reason, why),
+            Approved::Forbidden(why) => (KnownReason::ApprovalForbidden, why, FORBIDDEN),
+            Approved::Unknown(reason, why) => (reason, why, UNKNOWN),
         };
         let digest = &approval.digest;
         let message = format!("the approval of {digest} does not count: {why}");
+        self.limits.ask_again(policy, approval.clone(), again);
         self.tell_uncounted(policy, reason, message);
         None
     }
@@ -105,6 +114,20 @@ impl Controller {
 }
 
 impl ChangeLimits {
+    /// Whether the API server was asked about an approval, which did not count, and is not to be asked again yet.
+    fn has_asked(&self, policy: &str, approval: &Approval) -> bool {
+        let policies = self.lock();
+        let asked = policies.get(policy).and_then(|kept| kept.asked.as_ref());
+        asked.is_some_and(|(asked, again)| asked == approval && Instant::now() < *again)
+    }
+
+    /// An approval does not count: has the API server asked about it again after a while.
+    fn ask_again(&self, policy: &str, approval: Approval, after: Duration) {
+        if let Some(kept) = self.lock().get_mut(policy) {
+            kept.asked = Some((approval, Instant::now() + after));
+        }
+    }
+
     /// Whether anything of a policy is withheld.
     pub(in crate::controller) fn withholds(&self, policy: &str) -> bool {
         self.ledger(policy, |ledger| ledger.withholds())
@@ -122,3 +145,44 @@ impl ChangeLimits {
         self.ledger(policy, |ledger| ledger.agreed(policy, limits, is_held))?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::KeptPolicy;
+    use super::*;
+    use transom_cluster::kubernetes::User;
+
+    const POLICY: &str = "p";
+
+    /// The limits of a policy.
+    fn limits(kept: KeptPolicy) -> ChangeLimits {
+        let limits = ChangeLimits::default();
+        limits.lock().insert(POLICY.into(), kept);
+        limits
+    }
+
+    fn approval(digest: &str) -> Approval {
+        Approval {
+            digest: digest.to_owned(),
+            by: None,
+        }
+    }
+
+    #[test]
+    fn an_approval_that_does_not_count_is_asked_about_again_after_a_while_and_another_at_once() {
+        let limits = limits(KeptPolicy::default());
+        let refused = approval("sha256:0");
+        assert!(!limits.has_asked(POLICY, &refused));
+        for after in [FORBIDDEN, UNKNOWN] {
+            limits.ask_again(POLICY, refused.clone(), after);
+            assert!(limits.has_asked(POLICY, &refused));
+        }
+        let by_another = Approval {
+            by: Some(User::default()),
+            ..refused.clone()
+        };
+        assert!(!limits.has_asked(POLICY, &by_another));
+        assert!(!limits.has_asked(POLICY, &approval("sha256:1")));
+        limits.ask_again(POLICY, refused.clone(), Duration::ZERO);
+        assert!(!limits.has_asked(POLICY, &refused));
+    }}
