@@ -66,6 +66,8 @@ struct KeptPolicy {
     plan: Option<ApprovedPlan>,
     /// What was said last of an approval that does not count.
     uncounted: String,
+    /// The digest of the approval at the last look, empty without one; `None` before the first look at a revision.
+    seen: Option<String>,
     /// The approval that did not count when the API server was asked about it, and when to ask again.
     asked: Option<(Approval, Instant)>,
 }
@@ -381,6 +383,19 @@ mod tests {
         }
         assert!(matches!(ledger.admit(&ask), LimitVerdict::Withheld(_)));
         ledger
+    }
+
+    /// Looks at such a ledger while this is approved.
+    pub(super) fn check(ledger: &mut Ledger, approved: Option<&str>) -> LimitResult {
+        ledger.check(&LimitCheck {
+            policy: "p",
+            limits: &closed(),
+            revision: Digest::of_bytes(b"one"),
+            approved,
+            complete: true,
+            primaries: 1,
+            now_seconds: 0,
+        })
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -67,8 +67,8 @@ reasons! {
         "The newest revision of the policy has passed its gates and waits for approval of its plan.",
         "Look at status.candidate, and approve the digest in its field approve: `transom approve POLICY DIGEST`; for a \
          policy in a file, put it into the annotation transom.dev/approved there.";
-    PlanChanged, Held: "Another plan was approved than the one that would be carried out now.",
-        "Look at status.candidate again, and approve the digest in its field approve.";
+    PlanChanged, Held: "Another plan was approved than the one that would be carried out now, or other numbers than the limits withhold now.",
+        "Look at status.candidate, or status.limits, again, and approve the digest in its field approve.";
     ApprovalForbidden, Held: "The plan, or what the limits withhold, was approved by a user who may not approve, or the approval names no user.",
         "Let a user approve who may update fleetpolicies/approval, with `transom approve POLICY DIGEST`.";
     Shadowing, Held: "The policy is only compared with the live objects, as its mode says: nothing is written.",

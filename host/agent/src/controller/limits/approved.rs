@@ -59,6 +59,8 @@ impl ChangeLimits {
         let mut policies = self.lock();
         let kept = policies.entry(Arc::clone(&policy.name)).or_default();
         kept.failing.belongs_to(uid);
+        // What is approved now was for this revision as a candidate, or for the one before.
+        kept.seen = None;
         if let Some(ledger) = &mut kept.ledger {
             ledger.begin(&id, &policy.limits);
         }
@@ -78,7 +80,11 @@ impl Controller {
         policy: &Arc<str>,
         active: &Active,
     ) -> Option<String> {
-        let approval = active.approval(policy)?;
+        let approval = active.approval(policy);
+        if self.limits.is_outdated(policy, approval.as_ref()) {
+            self.tell_outdated(policy, approval.as_ref()?, active);
+        }
+        let approval = approval?;
         // An annotation may stay for ever: an API server is asked only about one for what is withheld.
         let is_offered = self
             .limits
@@ -98,6 +104,20 @@ impl Controller {
         self.limits.ask_again(policy, approval.clone(), again);
         self.tell_uncounted(policy, reason, message);
         None
+    }
+
+    /// Says that an approval is not for what is withheld now, unless it may be for a candidate.
+    fn tell_outdated(&self, policy: &Arc<str>, approval: &Approval, active: &Active) {
+        let catalogue = active.catalogue();
+        let entry = catalogue.entry(policy);
+        if entry.is_some_and(|entry| entry.candidate.is_some()) {
+            return;
+        }
+        let digest = &approval.digest;
+        let message = format!(
+            "the approval of {digest} does not count: it is for other numbers than are withheld now"
+        );
+        self.tell_uncounted(policy, KnownReason::PlanChanged, message);
     }
 
     /// Says once why an approval does not count.
@@ -128,6 +148,20 @@ impl ChangeLimits {
         }
     }
 
+    /// Whether an approval came while something was withheld, and is not for that. Once: one that counts, or counted,
+    /// or was there before, may stay.
+    fn is_outdated(&self, policy: &str, approval: Option<&Approval>) -> bool {
+        let mut policies = self.lock();
+        let Some(kept) = policies.get_mut(policy) else {
+            return false;
+        };
+        let digest = approval.map_or("", |approval| &approval.digest);
+        let before = kept.seen.replace(digest.to_owned());
+        let is_new = before.is_some_and(|before| before != digest) && !digest.is_empty();
+        let is_for_other = |ledger: &Ledger| ledger.status().is_some() && !ledger.offers(digest);
+        is_new && kept.ledger.as_ref().is_some_and(is_for_other)
+    }
+
     /// Whether anything of a policy is withheld.
     pub(in crate::controller) fn withholds(&self, policy: &str) -> bool {
         self.ledger(policy, |ledger| ledger.withholds())
@@ -149,6 +183,7 @@ impl ChangeLimits {
 #[cfg(test)]
 mod tests {
     use super::super::KeptPolicy;
+    use super::super::tests::{check, withholding};
     use super::*;
     use transom_cluster::kubernetes::User;
 
@@ -185,4 +220,32 @@ mod tests {
         assert!(!limits.has_asked(POLICY, &approval("sha256:1")));
         limits.ask_again(POLICY, refused.clone(), Duration::ZERO);
         assert!(!limits.has_asked(POLICY, &refused));
-    }}
+    }
+    #[test]
+    fn an_approval_of_other_numbers_than_are_withheld_is_told_once() {
+        let primary = ObjectRef::local("v1", "Thing", None, "one");
+        let limits = limits(KeptPolicy {
+            ledger: Some(withholding(&primary)),
+            ..KeptPolicy::default()
+        });
+        let is_told = |digest: &str| limits.is_outdated(POLICY, Some(&approval(digest)));
+        let look = |approved: Option<&str>| {
+            let check = |ledger: &mut Ledger| check(ledger, approved);
+            limits.ledger(POLICY, check).unwrap()
+        };
+        assert!(
+            !is_told("sha256:before"),
+            "nothing is told to be withheld yet"
+        );
+        look(None);
+        assert!(!is_told("sha256:before"), "it was there before");
+        assert!(is_told("sha256:other") && !is_told("sha256:other"));
+        // One that counts, also once it is used up.
+        let digest = limits.status(POLICY).unwrap().approve;
+        assert!(!is_told(&digest));
+        assert_eq!(look(Some(&digest)).approved.as_ref(), Some(&digest));
+        assert!(!is_told(&digest));
+        assert!(!limits.is_outdated(POLICY, None));
+        assert!(is_told(&digest), "it is given once more");
+    }
+}
