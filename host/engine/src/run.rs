@@ -9,6 +9,7 @@ use crate::limits::{CallLimits, Receipt, printable};
 use crate::measure::{Lift, Lower};
 use crate::time;
 use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, Trap, WasmBacktrace};
@@ -211,7 +212,7 @@ fn classify(
 /// Rust panics are left out.
 fn place(frames: &[wasmtime::FrameInfo]) -> String {
     let names = frames.iter().filter_map(wasmtime::FrameInfo::func_name);
-    let names = names.map(|name| format!("{:#}", rustc_demangle::demangle(name)));
+    let names = names.map(demangled);
     let names: Vec<_> = names
         .filter(|name| !PANICKING.iter().any(|part| name.contains(part)))
         .take(4)
@@ -220,6 +221,32 @@ fn place(frames: &[wasmtime::FrameInfo]) -> String {
         String::new()
     } else {
         format!(" in {}", names.join(" < "))
+    }
+}
+
+/// The most bytes of one name in a message.
+const NAME: usize = 256;
+
+/// A name as it is in the source, or the beginning of it: a short name may stand for a very long one.
+fn demangled(name: &str) -> String {
+    let mut beginning = Beginning(String::new());
+    // Fails when there is no more room.
+    let _ = write!(beginning, "{:#}", rustc_demangle::demangle(name));
+    beginning.0
+}
+
+/// Takes the first bytes of a text.
+struct Beginning(String);
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let left = NAME - self.0.len();
+        let end = text.floor_char_boundary(left);
+        self.0.push_str(text.get(..end).unwrap_or_default());
+        if text.len() > left {
+            return Err(fmt::Error);
+        }
+        Ok(())
     }
 }
 
@@ -249,4 +276,22 @@ fn recursed(frames: &[wasmtime::FrameInfo]) -> bool {
                 .count()
                 >= RECURSING
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_demangled_and_cut() {
+        let module = "m".repeat(200);
+        let mangled = |names: usize| {
+            let names = format!("200{module}").repeat(names);
+            format!("_ZN{names}17h0123456789abcdefE")
+        };
+        assert_eq!(demangled(&mangled(1)), module);
+        assert_eq!(demangled(&mangled(4)).len(), NAME);
+        assert_eq!(demangled(&"é".repeat(NAME)), "é".repeat(NAME / 2));
+        assert_eq!(demangled(&format!("a{}", "é".repeat(NAME))).len(), NAME - 1);
+    }
 }

@@ -1,13 +1,16 @@
 //! Reads a component before it is compiled, or its kept code loaded. Refuses what no limit of a call would stop:
 //! operations on whole ranges of memory or tables run to their end. Time is checked only where a function or a loop
 //! begins, so a function may hold only so many of them. Refuses also declarations (exports, types, …) that would take
-//! much memory for as long as the component is loaded.
+//! much memory for as long as the component is loaded, and names that a trap would copy.
 
 use super::{at_most, invalid};
 use crate::failure::LoadError;
 use std::collections::BTreeMap;
 use transom_core::policy::budget::MEMORY_BYTES;
-use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
+use wasmparser::{
+    BinaryReaderError, CustomSectionReader, FunctionBody, KnownCustom, Name, Operator, Parser,
+    Payload,
+};
 
 /// Bytes that a slow machine fills or copies in a millisecond.
 const BYTES_OF_A_MILLISECOND: u64 = 4 << 20;
@@ -21,6 +24,8 @@ const RANGES: u64 = LATE_MS * BYTES_OF_A_MILLISECOND / MEMORY_BYTES;
 const DECLARED: u64 = 256 << 10;
 /// The most segments of data, of which such a guest has one.
 const SEGMENTS: u64 = 4_096;
+/// The most bytes of a function's name. A trap copies the name of each function on the stack.
+const NAME: u64 = 4_096;
 /// How deeply components and modules may lie in each other; in such a guest modules lie in one component.
 const DEPTH: u64 = 16;
 
@@ -36,6 +41,7 @@ pub(super) fn vet(bytes: &[u8]) -> Result<(), LoadError> {
                 at_most("the depth of its nested components", depth, DEPTH)?;
             }
             Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CustomSection(section) => vet_names(section)?,
             Payload::CodeSectionEntry(body) => {
                 let Ok(found) = ranges(body) else {
                     return Ok(());
@@ -52,6 +58,27 @@ pub(super) fn vet(bytes: &[u8]) -> Result<(), LoadError> {
             let total: &mut u64 = totals.entry(what).or_default();
             *total += found;
             at_most(what, *total, allowed)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a long name of a function. Like wasmtime, ignores what follows something unreadable.
+fn vet_names(section: &CustomSectionReader<'_>) -> Result<(), LoadError> {
+    let KnownCustom::Name(kinds) = section.as_known() else {
+        return Ok(());
+    };
+    for kind in kinds {
+        let Ok(kind) = kind else { return Ok(()) };
+        let Name::Function(functions) = kind else {
+            continue;
+        };
+        for function in functions {
+            let Ok(function) = function else {
+                return Ok(());
+            };
+            let length = function.name.len() as u64;
+            at_most("the length of a function's name in bytes", length, NAME)?;
         }
     }
     Ok(())

@@ -191,6 +191,10 @@ fn refuses_a_component_that_declares_too_much_by_what_that_is() {
         ),
         ("list of functions", with_text(&"(func)".repeat(270_000))),
         ("data segments", with_text(&"(data \"\")".repeat(5_000))),
+        (
+            "a function's name",
+            with_text(&format!("(func ${})", "f".repeat(5_000))),
+        ),
     ] {
         let error = refuse_alike(&bytes, Role::Decide(TAINTS));
         assert_eq!(error.reason(), "ComponentTooLarge", "{what}: {error}");
