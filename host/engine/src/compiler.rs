@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
@@ -50,6 +50,8 @@ const KILLED: i32 = 9;
 /// The first byte of a compiler's answer: code follows, or the error.
 const CODE: u8 = 0;
 const REFUSED: u8 = 1;
+/// The exit code of a compiler that could not begin, as in sysexits.h for what may pass.
+const UNABLE: i32 = 75;
 
 impl Compiler {
     /// The limits of a compilation that blocks no other work.
@@ -76,7 +78,7 @@ impl Compiler {
             .stderr(Stdio::null());
         let mut child = piped.spawn().map_err(failed)?;
         let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let (watched, mut said) = thread::scope(|scope| {
+        let (watched, said) = thread::scope(|scope| {
             let telling = &mut stdin;
             // A compiler that ends early reads no further; its exit says why.
             scope.spawn(move || telling.as_mut().map(|stdin| tell(stdin, bytes)));
@@ -91,22 +93,28 @@ impl Compiler {
         // Keep stdin open until now: the compiler exits when it closes.
         drop(stdin);
         watched.map_err(failed)??;
-        match said.first() {
-            Some(&CODE) => {
-                said.remove(0);
-                Ok(said)
-            }
-            Some(_) => Err(LoadError::Invalid(printable(&String::from_utf8_lossy(
-                &said[1..],
-            )))),
-            // The kernel kills a process when the machine has no memory left.
-            None if child.wait().map_err(failed)?.signal() == Some(KILLED) => {
-                Err(LoadError::Compiler("it was killed".to_owned()))
-            }
-            None => Err(LoadError::Invalid(
-                "the compiler process ended without a result".to_owned(),
-            )),
+        outcome(child.wait().map_err(failed)?, said)
+    }
+}
+
+/// What a compiler's end and answer mean. Only what it wrote to its end counts: loading its code trusts the bytes.
+fn outcome(ended: ExitStatus, mut said: Vec<u8>) -> Result<Vec<u8>, LoadError> {
+    let unable = |why: &str| Err(LoadError::Compiler(why.to_owned()));
+    match said.first() {
+        // The kernel kills a process when the machine has no memory left.
+        _ if ended.signal() == Some(KILLED) => unable("it was killed"),
+        _ if ended.code() == Some(UNABLE) => unable("it could not start its engine or a thread"),
+        Some(_) if !ended.success() => unable(&format!("it ended within its answer: {ended}")),
+        Some(&CODE) => {
+            said.remove(0);
+            Ok(said)
         }
+        Some(_) => Err(LoadError::Invalid(printable(&String::from_utf8_lossy(
+            &said[1..],
+        )))),
+        None => Err(LoadError::Invalid(
+            "the compiler process ended without a result".to_owned(),
+        )),
     }
 }
 
@@ -174,7 +182,7 @@ fn seconds(process: &Path) -> u64 {
 }
 
 /// The compiler's side: compiles what it reads for an engine with the named allocation, and writes the code. Exits
-/// this process when the input closes, because then the parent was killed.
+/// this process when the input closes, because then the parent was killed, and when this machine lets it not begin.
 ///
 /// # Errors
 /// When the input cannot be read or the output not written.
@@ -189,7 +197,7 @@ pub fn compile(
     from.by_ref()
         .take(u64::from_le_bytes(length))
         .read_to_end(&mut bytes)?;
-    thread::spawn(move || {
+    let guarded = thread::Builder::new().spawn(move || {
         // The parent sends nothing more: this read returns when the parent closes the pipe.
         drop(from.read(&mut [0]));
         std::process::exit(1);
@@ -202,9 +210,10 @@ pub fn compile(
         concurrency: 1,
         ..EngineOptions::default()
     };
-    let code = wasmtime::Engine::new(&config(&options, way))
-        .and_then(|wasm| wasm.precompile_component(&bytes));
-    match code {
+    let (Ok(_), Ok(wasm)) = (guarded, wasmtime::Engine::new(&config(&options, way))) else {
+        std::process::exit(UNABLE);
+    };
+    match wasm.precompile_component(&bytes) {
         Ok(code) => {
             to.write_all(&[CODE])?;
             to.write_all(&code)
@@ -221,18 +230,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compiler_that_cannot_run_or_is_killed_says_nothing_about_the_component() {
-        let reason = |program: &str, words: &[&str]| {
+    fn only_what_a_compiler_says_to_its_end_counts() {
+        let answer = |program: &str, words: &[&str]| {
             let compiler = Compiler {
                 program: program.into(),
                 words: words.iter().map(Into::into).collect(),
                 seconds: 60,
             };
             let code = compiler.code(b"", Allocation::SmallOnDemand, compiler.patient());
-            code.unwrap_err().reason()
+            code.map_err(|error| error.reason())
         };
-        assert_eq!(reason("/no/such/program", &[]), "EngineBusy");
-        assert_eq!(reason("/bin/sh", &["-c", "kill -KILL $$"]), "EngineBusy");
-        assert_eq!(reason("/bin/sh", &["-c", "exit 1"]), "ComponentInvalid");
+        let sh = |script: &str| answer("/bin/sh", &["-c", script]);
+        assert_eq!(sh(r"printf '\000code'"), Ok(b"code".to_vec()));
+        assert_eq!(sh(r"printf '\001bad'"), Err("ComponentInvalid"));
+        assert_eq!(sh("exit 1"), Err("ComponentInvalid"));
+        // The component is not to blame.
+        assert_eq!(answer("/no/such/program", &[]), Err("EngineBusy"));
+        assert_eq!(sh("kill -KILL $$"), Err("EngineBusy"));
+        assert_eq!(sh("exit 75"), Err("EngineBusy"));
+        assert_eq!(sh(r"printf '\000co'; exit 1"), Err("EngineBusy"));
+        assert_eq!(sh(r"printf '\000co'; kill -KILL $$"), Err("EngineBusy"));
     }
 }
