@@ -70,6 +70,7 @@ impl Compiler {
         allowed: CompileLimits,
     ) -> Result<Vec<u8>, LoadError> {
         let failed = |error: io::Error| LoadError::Compiler(error.to_string());
+        memory_is_told(Path::new("/proc/self")).map_err(failed)?;
         let mut command = Command::new(&self.program);
         command.args(&self.words).arg(allocation.name()).env_clear();
         let piped = command
@@ -150,19 +151,38 @@ fn watch(child: &mut Child, allowed: CompileLimits) -> io::Result<Result<(), Loa
     Ok(Ok(()))
 }
 
-/// The anonymous memory of a process, whose folder below `/proc` this is; 0 once it has ended.
+/// The memory that a process has of its own, whose folder below `/proc` this is; 0 once it has ended.
 pub fn anonymous_bytes(process: &Path) -> u64 {
-    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
-        .unwrap_or_default();
-    line.trim()
-        .trim_end_matches("kB")
-        .trim()
-        .parse::<u64>()
-        .unwrap_or_default()
-        << 10
+    told(process).unwrap_or_default()
+}
+
+/// Checks that the system tells the memory of this process, and so that of others: without it no limit would hold.
+///
+/// # Errors
+/// When it does not.
+pub fn memory_is_told(process: &Path) -> io::Result<()> {
+    match told(process) {
+        Some(_) => Ok(()),
+        None => Err(io::Error::other(
+            "/proc does not tell how much memory a process takes",
+        )),
+    }
+}
+
+/// The anonymous memory of a process. Some systems, as gVisor, tell only that with the pages of its program: as many of
+/// these as the program has are left out.
+fn told(process: &Path) -> Option<u64> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    let bytes = |field: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+        let kib = value.trim().trim_end_matches("kB").trim();
+        Some(kib.parse::<u64>().ok()? << 10)
+    };
+    bytes("RssAnon:").or_else(|| {
+        let program = fs::metadata(process.join("exe"));
+        let program = program.map_or(0, |program| program.len());
+        Some(bytes("VmRSS:")?.saturating_sub(program))
+    })
 }
 
 /// The processor time that a process has used, in seconds.
@@ -250,5 +270,24 @@ mod tests {
         assert_eq!(sh("exit 75"), Err("EngineBusy"));
         assert_eq!(sh(r"printf '\000co'; exit 1"), Err("EngineBusy"));
         assert_eq!(sh(r"printf '\000co'; kill -KILL $$"), Err("EngineBusy"));
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_seen_or_its_absence_is_told() {
+        let process = tempfile::tempdir().unwrap();
+        let seen = |status: &str| {
+            fs::write(process.path().join("status"), status).unwrap();
+            let told = memory_is_told(process.path()).is_ok();
+            (told, anonymous_bytes(process.path()))
+        };
+        let linux = "VmRSS:\t    9 kB\nRssAnon:\t    2 kB\nRssFile:\t    7 kB\n";
+        let other = "VmSize:\t99 kB\nVmRSS:\t9 kB\nVmData:\t5 kB\n";
+        assert_eq!(seen(linux), (true, 2 << 10));
+        assert_eq!(seen(other), (true, 9 << 10));
+        fs::write(process.path().join("exe"), [0; 3 << 10]).unwrap();
+        assert_eq!(seen(other), (true, 6 << 10));
+        assert_eq!(seen("VmSize:\t99 kB\n"), (false, 0));
+        assert!(memory_is_told(&process.path().join("none")).is_err());
+        assert!(memory_is_told(Path::new("/proc/self")).is_ok());
     }
 }

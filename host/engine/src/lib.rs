@@ -26,7 +26,9 @@ mod time;
 mod travelling;
 
 pub use compile::is_component;
-pub use compiler::{COMPILATION_BYTES, COMPILING_BYTES, Compiler, anonymous_bytes, compile};
+pub use compiler::{
+    COMPILATION_BYTES, COMPILING_BYTES, Compiler, anonymous_bytes, compile, memory_is_told,
+};
 pub use engine::{Allocate, Allocation, Engine, EngineOptions, Ticker};
 pub use failure::{CallFailure, EngineError, LoadError};
 pub use guest::{Decided, Guest, Question};

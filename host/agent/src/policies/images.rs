@@ -4,7 +4,7 @@
 use crate::policies::load::known_reason;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use transom_artifacts::signature::Evidence;
 use transom_artifacts::{MAX_BYTES, Pulled, Unread};
 use transom_core::policy::component::Image;
 use transom_core::share::lock::MutexExt as _;
-use transom_engine::anonymous_bytes;
+use transom_engine::{anonymous_bytes, memory_is_told};
 
 /// How long a pull may take.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -170,6 +170,7 @@ impl Images {
 
     /// What the program prints; `None` when it takes too much memory.
     async fn ask(&self, image: &Image, flag: Option<&str>) -> std::io::Result<Option<Vec<u8>>> {
+        memory_is_told(Path::new("/proc/self"))?;
         let (program, words) = self
             .words
             .split_first()
