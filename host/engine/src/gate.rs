@@ -1,6 +1,7 @@
-//! Admits as many calls as there are instances; the others wait. Counts the ticks for all deadlines. Reads no clock:
-//! the ticker drives the waiting, too, and may rest while no call is inside.
+//! Admits as many calls as there are instances; the others wait, first come, first served. Counts the ticks for all
+//! deadlines. Reads no clock: the ticker drives the waiting, too, and may rest while no call is inside.
 
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use transom_core::share::lock::MutexExt as _;
 
@@ -15,7 +16,10 @@ pub(crate) struct CallGate {
 struct State {
     free: usize,
     inside: usize,
-    waiting: usize,
+    /// The tickets of those that wait, the first first.
+    queue: VecDeque<u64>,
+    /// The next ticket.
+    next: u64,
     now: u64,
     resting: bool,
     closed: bool,
@@ -29,7 +33,8 @@ impl CallGate {
         let state = State {
             free: places,
             inside: 0,
-            waiting: 0,
+            queue: VecDeque::new(),
+            next: 0,
             now: 0,
             resting: false,
             closed: false,
@@ -45,23 +50,37 @@ impl CallGate {
     pub(crate) fn enter(&self, ticks: u64) -> Option<CallPermit<'_>> {
         let mut state = self.state.locked();
         let deadline = state.now.saturating_add(ticks);
-        while state.free == 0 {
+        let ticket = state.next;
+        state.next += 1;
+        state.queue.push_back(ticket);
+        // Whoever gives a place back may ask for one at once, before those that wait run.
+        while state.free == 0 || state.queue.front() != Some(&ticket) {
             if state.now >= deadline {
+                state.queue.retain(|one| *one != ticket);
+                self.call_next(&state);
                 return None;
             }
-            state.waiting += 1;
             state = self
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
         }
+        state.queue.pop_front();
         state.free -= 1;
         state.inside += 1;
+        self.call_next(&state);
         if state.resting {
             self.called.notify_one();
         }
         Some(CallPermit(self))
+    }
+
+    /// Wakes those that wait when one of them may enter. Only the first of them can, and it is not known which thread
+    /// that is.
+    fn call_next(&self, state: &State) {
+        if state.free > 0 && !state.queue.is_empty() {
+            self.changed.notify_all();
+        }
     }
 
     /// For the ticker: waits until a call is inside, whose time must be counted; false when the gate is closed.
@@ -88,14 +107,14 @@ impl CallGate {
     pub(crate) fn tick(&self) {
         let mut state = self.state.locked();
         state.now += 1;
-        if state.waiting > 0 {
+        if !state.queue.is_empty() {
             self.changed.notify_all();
         }
     }
 
     /// Calls that wait for a place.
     pub(crate) fn waiting(&self) -> usize {
-        self.state.locked().waiting
+        self.state.locked().queue.len()
     }
 }
 
@@ -104,15 +123,14 @@ impl Drop for CallPermit<'_> {
         let mut state = self.0.state.locked();
         state.free += 1;
         state.inside -= 1;
-        if state.waiting > 0 {
-            self.0.changed.notify_one();
-        }
+        self.0.call_next(&state);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     #[test]
     fn a_full_gate_refuses_when_no_tick_is_left() {
@@ -172,5 +190,48 @@ mod tests {
             gate.tick();
             assert!(second.join().unwrap());
         });
+    }
+
+    #[test]
+    fn nobody_overtakes_who_waits() {
+        let gate = CallGate::new(1);
+        let first = gate.enter(0);
+        let tried = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let inside = gate.enter(1);
+                tried.wait();
+                inside.is_some()
+            });
+            while gate.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            drop(first);
+            let overtook = gate.enter(0).is_some();
+            tried.wait();
+            assert!(second.join().unwrap() && !overtook);
+        });
+    }
+
+    #[test]
+    fn one_that_gives_up_holds_up_nobody_behind_it() {
+        let gate = CallGate::new(1);
+        let first = gate.enter(0);
+        std::thread::scope(|scope| {
+            let gate = &gate;
+            let wait = |ticks, waiting| {
+                let waiter = scope.spawn(move || gate.enter(ticks).is_some());
+                while gate.waiting() < waiting {
+                    std::thread::yield_now();
+                }
+                waiter
+            };
+            let (second, third) = (wait(1, 1), wait(2, 2));
+            gate.tick();
+            assert!(!second.join().unwrap());
+            drop(first);
+            assert!(third.join().unwrap());
+        });
+        assert!(gate.enter(0).is_some());
     }
 }
