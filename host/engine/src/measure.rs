@@ -33,6 +33,9 @@ impl Lower {
     }
 
     pub(crate) fn json(&mut self, value: &serde_json::Value) -> String {
+        if !self.fits() {
+            return String::new();
+        }
         // Only keys that are not strings could fail, and a Value has none.
         let text = serde_json::to_string(value).unwrap_or_default();
         self.bytes = self.bytes.saturating_add(text.len() as u64);
@@ -47,11 +50,17 @@ impl Lower {
         self.bytes = self
             .bytes
             .saturating_add((items.len() * size_of::<U>()) as u64);
-        if self.fits() {
-            items.iter().map(|item| make(self, item)).collect()
-        } else {
-            Vec::new()
+        if !self.fits() {
+            return Vec::new();
         }
+        let mut made = Vec::with_capacity(items.len());
+        for item in items {
+            made.push(make(self, item));
+            if !self.fits() {
+                break;
+            }
+        }
+        made
     }
 }
 
@@ -114,5 +123,29 @@ impl<'a> Lift<'a> {
             .bytes
             .saturating_add((items.len() * size_of::<T>()) as u64);
         items.into_iter().map(|item| make(self, item)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_is_made_beyond_the_limit() {
+        let mut lower = Lower::new(3 * size_of::<String>() as u64 + 5);
+        let mut asked = 0;
+        let texts = lower.list(&["123", "456", "7"], |lower, text| {
+            asked += 1;
+            lower.text(text)
+        });
+        assert!(!lower.fits() && asked == 2, "{asked}");
+        assert_eq!(texts, ["123", ""]);
+        assert_eq!(lower.json(&json!({"a": "b"})), "");
+        assert!(
+            lower
+                .list(&["8"], |lower, text| lower.text(text))
+                .is_empty()
+        );
     }
 }
