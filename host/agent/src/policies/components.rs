@@ -108,7 +108,8 @@ impl Components {
         component.image().is_some() && self.allow(component) && !self.kept.has(component, asker)
     }
 
-    /// Keeps components that were loaded from elsewhere.
+    /// Keeps components that were loaded from elsewhere and have one of these digests. A file is read again for that,
+    /// and may be another one by now, which nothing has checked.
     ///
     /// # Errors
     /// When one of them is new and finds no room.
@@ -116,7 +117,12 @@ impl Components {
         &self,
         wanted: &WantedReads,
         gathered: &GatheredComponents,
+        loaded: &BTreeSet<&str>,
     ) -> Result<(), Refusal> {
+        let fetch = |component: &Location| {
+            let fetched = component.fetch(None, gathered).ok();
+            fetched.filter(|artifact| loaded.contains(artifact.digest.as_str()))
+        };
         let full = |component: &Location, why: NoRoom| {
             let message = format!("component `{component}`: {why}");
             Refusal::new(KnownReason::CacheFull, message)
@@ -128,7 +134,7 @@ impl Components {
         for component in others.filter(|_| self.remembers()) {
             let asker = wanted.asker(component);
             let evidence = component.evidence(gathered).ok().filter(|_| asker.signed);
-            if let Ok(artifact) = component.fetch(None, gathered) {
+            if let Some(artifact) = fetch(component) {
                 let kept = self
                     .kept
                     .keep_digest(component, asker, &artifact, evidence.as_ref());
@@ -143,7 +149,7 @@ impl Components {
             let asker = wanted.asker(component);
             let evidence = component.evidence(gathered).ok();
             let evidence = evidence.as_ref().filter(|_| asker.signed);
-            if let Ok(artifact) = component.fetch(None, gathered) {
+            if let Some(artifact) = fetch(component) {
                 let kept = self
                     .kept
                     .keep(component, asker, &artifact, manifest, evidence);
@@ -402,5 +408,34 @@ mod tests {
         let (reason, why) = verify::signers(&demand, &at, &digest, inputs).unwrap_err();
         assert_eq!(reason, KnownReason::RegistryUnavailable);
         assert!(why.contains("it is gone"), "{why}");
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_since_it_was_loaded_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = Base::Components(folder.path().join("files"));
+        let mut found = FoundPolicies::default();
+        found.take("a", &base, BUILTIN[0].1.as_bytes());
+        let mut written = found.policies.remove(0);
+        written.value["spec"]["guests"]["decide"]["component"] = json!("a.wasm");
+        let policy = load::check(&written.value).ok().unwrap();
+        let wanted = WantedReads::new(&policy, &written, false);
+        let at = Location::parse("a.wasm", &base).unwrap();
+        let file = folder.path().join("files/a.wasm");
+        std::fs::create_dir(folder.path().join("files")).unwrap();
+        std::fs::write(file, "replaced").unwrap();
+        let kept = ComponentCache::new(Some(&folder.path().join("cache")));
+        let components = Components::new(&Sources::default())
+            .pulling(Images::new(Vec::new()), kept.clone())
+            .remembering("transom", Clock::new(None));
+        let gathered = GatheredComponents::default();
+        let digest = at.fetch(None, &gathered).ok().unwrap().digest;
+        let keep = |loaded: &str| {
+            let loaded = BTreeSet::from([loaded]);
+            components.keep(&wanted, &gathered, &loaded).ok().unwrap();
+            kept.has_from(&at, wanted.asker(&at), &digest)
+        };
+        assert!(!keep("sha256:of what was loaded"));
+        assert!(keep(&digest));
     }
 }

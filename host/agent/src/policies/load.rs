@@ -4,7 +4,7 @@
 use super::cases::{self, PassedCases};
 use super::{Written, verify};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard};
 use transom_api::KnownReason;
@@ -48,6 +48,12 @@ impl LoadedPolicy {
     /// What the calls used so far.
     pub(crate) fn usage(&self) -> MutexGuard<'_, Usage> {
         self.usage.locked()
+    }
+
+    /// The digests of its components.
+    pub(super) fn digests(&self) -> BTreeSet<&str> {
+        let guests = self.revision.guests();
+        guests.map(|guest| guest.digest.as_ref()).collect()
     }
 
     /// The same, as it works in the mode `Shadow`.

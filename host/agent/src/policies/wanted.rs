@@ -121,6 +121,11 @@ impl WantedReads {
         }
     }
 
+    /// The digests that it demands.
+    pub(super) fn digests(&self) -> impl Iterator<Item = &str> {
+        self.digests.values().map(String::as_str)
+    }
+
     /// The manifest by which a component was pulled for a kept revision.
     pub(super) fn manifest(&self, component: &Location) -> Option<&String> {
         self.manifests.get(component)

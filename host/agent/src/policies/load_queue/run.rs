@@ -124,7 +124,7 @@ pub(super) fn keep_earlier(components: &Components, job: &Job) {
     if let Some(earlier) = &job.earlier {
         let wanted = job.wanted.of_earlier(unkept(components, job));
         // Does not fail for lack of room, because the history uses these components.
-        drop(components.keep(&wanted, earlier));
+        drop(components.keep(&wanted, earlier, &wanted.digests().collect()));
     }
 }
 
@@ -315,7 +315,7 @@ fn load_newest(
     };
     let load = || load::assemble(engine, policy.clone(), inputs);
     let refusal = match catch_unwind(AssertUnwindSafe(load)) {
-        Ok(Ok(loaded)) => match components.keep(&job.wanted, gathered) {
+        Ok(Ok(loaded)) => match components.keep(&job.wanted, gathered, &loaded.digests()) {
             Ok(()) => return Ok((Ok(loaded), None)),
             Err(refusal) => refusal,
         },
