@@ -2,14 +2,15 @@
 //! and which digest a tag had when it was first pulled.
 
 mod in_use;
+mod known;
 mod names;
 mod write;
 
 use crate::telemetry;
 use in_use::InUse;
+use known::KnownRecords;
 use names::{beside, evidence_names, file, key, name, origin};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +84,8 @@ pub(crate) struct ComponentCache {
     origins: Option<PrivateFolder>,
     /// What verifies each component for each policy, so that it can be verified again.
     evidence: Option<PrivateFolder>,
-    known: Arc<Mutex<BTreeMap<String, LoadRecord>>>,
+    /// Which digest each tag had, for as long as the agent runs.
+    known: Arc<Mutex<KnownRecords>>,
     /// Held while room is made.
     in_use: Arc<Mutex<InUse>>,
     most: Most,
@@ -303,7 +305,7 @@ mod tests {
     use crate::command::engine;
     use crate::policies::{BUILTIN, FoundPolicies, load};
     use std::borrow::Cow;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::fs;
     use std::time::UNIX_EPOCH;
     use transom_artifacts::{Artifact, Base, Sources};

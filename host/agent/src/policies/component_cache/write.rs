@@ -206,7 +206,7 @@ impl ComponentCache {
             self.take_written(folder.write(&file(&key, "json"), &[&text]));
             self.prune_records(folder);
         }
-        known.insert(key, record);
+        known.insert(key, record, &self.in_use.locked());
         drop(known);
         self.keep_evidence(component, asker, artifact, evidence);
         Ok(())
