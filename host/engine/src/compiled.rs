@@ -8,7 +8,7 @@ use std::path::Path;
 use wasmtime::component::Component;
 
 /// How many files are kept, and how many bytes; beyond that those are removed that were not used for longest. The chart
-/// gives 256 MiB to all caches.
+/// gives 320 MiB to all caches.
 const FILES: usize = 256;
 const BYTES: u64 = 128 << 20;
 /// Bytes of the checksum in front of the code.
@@ -103,11 +103,13 @@ impl CodeCache {
         believe(wasm, code).ok()
     }
 
-    /// Keeps the code of a component. Code that cannot be kept is compiled again the next time.
+    /// Keeps the code of a component, after making room for it. Code that cannot be kept is compiled again the next
+    /// time.
     pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, code: &[u8]) {
         let (name, checksum) = (name(wasm, digest), checksum(digest, code));
+        let left = BYTES.saturating_sub((CHECKSUM + code.len()) as u64);
+        self.0.prune(FILES - 1, left, |_| false);
         let _ = self.0.write(&name, &[&checksum, code]);
-        self.0.prune(FILES, BYTES, |_| false);
     }
 }
 
@@ -117,4 +119,33 @@ fn name(wasm: &wasmtime::Engine, digest: &str) -> String {
     wasm.precompile_compatibility_hash().hash(&mut hasher);
     let digest = digest.trim_start_matches("sha256:");
     format!("{digest}-{:016x}.code", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn code_never_takes_more_room_than_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CodeCache::open(&folder.path().join("code")).unwrap();
+        let wasm = wasmtime::Engine::default();
+        // All others seem newer, as after the clock was set back.
+        let later = SystemTime::now() + Duration::from_secs(3_600);
+        for at in 0..FILES {
+            cache.write(&wasm, &at.to_string(), b"code");
+            let path = folder
+                .path()
+                .join("code")
+                .join(name(&wasm, &at.to_string()));
+            let file = fs::File::open(path).unwrap();
+            file.set_modified(later).unwrap();
+        }
+        cache.write(&wasm, "newest", b"code");
+        assert!(cache.0.has(&name(&wasm, "newest")));
+        let files = fs::read_dir(folder.path().join("code")).unwrap();
+        assert_eq!(files.count(), FILES);
+    }
 }

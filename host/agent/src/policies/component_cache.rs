@@ -24,15 +24,18 @@ use transom_engine::PrivateFolder;
 pub(super) use write::NoRoom;
 
 /// How many components are kept, and how many bytes; beyond that those are removed that no policy uses and that were
-/// not used for longest. The same for what verifies them. The chart gives 256 MiB to all caches.
+/// not used for longest. The same for what verifies them. The chart gives 320 MiB to all caches, and each file takes
+/// whole blocks of 4 KiB.
 const MOST: Most = Most {
     files: 512,
     bytes: 96 << 20,
     evidence: 24 << 20,
 };
-/// The most records of loads, and the most bytes of one record.
-const RECORDS: usize = 4_096;
+/// The most records of loads, the most places that components were loaded from, and the most bytes of one of either.
+const RECORDS: usize = 1_024;
 const RECORD_BYTES: u64 = 16 << 10;
+/// The most files of what verifies components, two for each and each policy.
+const EVIDENCE_FILES: usize = 4_096;
 /// The most bytes of what verifies one component: ten usual signatures have a tenth of them.
 const EVIDENCE_BYTES: u64 = 512 << 10;
 

@@ -2,7 +2,8 @@
 
 use super::names::{beside, digest_beside, digest_of, file, key, name, origin, verified};
 use super::{
-    ComponentCache, ComponentRequest, EVIDENCE_BYTES, LoadRecord, Most, RECORD_BYTES, RECORDS,
+    ComponentCache, ComponentRequest, EVIDENCE_BYTES, EVIDENCE_FILES, LoadRecord, Most,
+    RECORD_BYTES, RECORDS,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fmt, io};
@@ -128,7 +129,7 @@ impl ComponentCache {
     fn make_room_beside(&self, folder: &PrivateFolder, name: &str, size: u64) -> bool {
         let in_use = self.in_use.locked();
         let is_spared = |other: &str| other != name && in_use.has(&digest_beside(other));
-        let (files, left) = (RECORDS - 1, self.most.evidence.saturating_sub(size));
+        let (files, left) = (EVIDENCE_FILES - 1, self.most.evidence.saturating_sub(size));
         size <= EVIDENCE_BYTES && folder.make_room(files, left, is_spared)
     }
 
