@@ -4,7 +4,9 @@
 use crate::private::PrivateFolder;
 use sha2::{Digest as _, Sha256};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wasmtime::component::Component;
 
 /// How many files are kept, and how many bytes; beyond that those are removed that were not used for longest. The chart
@@ -77,12 +79,27 @@ fn checksum(digest: &str, code: &[u8]) -> Vec<u8> {
 }
 
 /// A folder of compiled code.
-pub(crate) struct CodeCache(PrivateFolder);
+pub(crate) struct CodeCache {
+    folder: PrivateFolder,
+    tell: fn(&str),
+    /// Whether it was told that some code could not be kept.
+    told: AtomicBool,
+}
 
 impl CodeCache {
-    /// The cache in a folder; `None` when it cannot be used or other users have access.
-    pub(crate) fn open(folder: &Path) -> Option<Self> {
-        PrivateFolder::open(folder).ok().map(Self)
+    /// The cache in a folder; `None`, and that is told, when it cannot be used or other users have access.
+    pub(crate) fn open(folder: &Path, tell: fn(&str)) -> Option<Self> {
+        let opened = PrivateFolder::open(folder);
+        let failed = |error: &io::Error| {
+            let why = format!("failed to use `{}`: {error}", folder.display());
+            tell(&why);
+        };
+        let folder = opened.inspect_err(failed).ok()?;
+        Some(Self {
+            folder,
+            tell,
+            told: AtomicBool::new(false),
+        })
     }
 
     /// The code of the component with this digest, if an engine with the same version and settings kept it, and loaded
@@ -94,8 +111,8 @@ impl CodeCache {
         most: u64,
     ) -> Option<LoadedCode> {
         let name = name(wasm, digest);
-        let bytes = self.0.read(&name, u64::MAX).ok()?;
-        self.0.touch(&name);
+        let bytes = self.folder.read(&name, u64::MAX).ok()?;
+        self.folder.touch(&name);
         let (kept, code) = bytes.split_at_checked(CHECKSUM)?;
         if checksum(digest, code) != kept || held(code) > most {
             return None;
@@ -108,8 +125,14 @@ impl CodeCache {
     pub(crate) fn write(&self, wasm: &wasmtime::Engine, digest: &str, code: &[u8]) {
         let (name, checksum) = (name(wasm, digest), checksum(digest, code));
         let left = BYTES.saturating_sub((CHECKSUM + code.len()) as u64);
-        self.0.prune(FILES - 1, left, |_| false);
-        let _ = self.0.write(&name, &[&checksum, code]);
+        self.folder.prune(FILES - 1, left, |_| false);
+        if let Err(error) = self.folder.write(&name, &[&checksum, code])
+            && !self.told.swap(true, Ordering::Relaxed)
+        {
+            let why =
+                format!("failed to keep the code of the component with digest {digest}: {error}");
+            (self.tell)(&why);
+        }
     }
 }
 
@@ -125,12 +148,14 @@ fn name(wasm: &wasmtime::Engine, digest: &str) -> String {
 mod tests {
     use super::*;
     use std::fs;
+    use std::sync::Mutex;
     use std::time::{Duration, SystemTime};
+    use transom_core::share::lock::MutexExt as _;
 
     #[test]
     fn code_never_takes_more_room_than_it_has() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = CodeCache::open(&folder.path().join("code")).unwrap();
+        let cache = CodeCache::open(&folder.path().join("code"), |_| {}).unwrap();
         let wasm = wasmtime::Engine::default();
         // All others seem newer, as after the clock was set back.
         let later = SystemTime::now() + Duration::from_secs(3_600);
@@ -144,8 +169,32 @@ mod tests {
             file.set_modified(later).unwrap();
         }
         cache.write(&wasm, "newest", b"code");
-        assert!(cache.0.has(&name(&wasm, "newest")));
+        assert!(cache.folder.has(&name(&wasm, "newest")));
         let files = fs::read_dir(folder.path().join("code")).unwrap();
         assert_eq!(files.count(), FILES);
+    }
+
+    #[test]
+    fn code_that_cannot_be_kept_is_told_once() {
+        static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let tell = |why: &str| TOLD.locked().push(why.to_owned());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(CodeCache::open(&file, tell).is_none());
+        let cache = CodeCache::open(&folder.path().join("code"), tell).unwrap();
+        let wasm = wasmtime::Engine::default();
+        for digest in ["kept", "a", "b"] {
+            // No file takes the place of a folder.
+            let place = folder.path().join("code").join(name(&wasm, digest));
+            if digest != "kept" {
+                fs::create_dir(place).unwrap();
+            }
+            cache.write(&wasm, digest, b"code");
+        }
+        let told = TOLD.locked();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains(&file.display().to_string()), "{told:?}");
+        assert!(told[1].contains("digest a:"), "{told:?}");
     }
 }

@@ -38,6 +38,8 @@ pub struct EngineOptions {
     pub max_code_bytes: u64,
     /// Folder in which compiled code is kept for the next engine; used only when it belongs to this user alone.
     pub code_cache: Option<PathBuf>,
+    /// Is told why the folder cannot be used, and why some code cannot be kept, once each.
+    pub tell_unkept: fn(&str),
     /// Compiles in a separate process; without it this process compiles, without limits of memory and time.
     pub compiler: Option<Compiler>,
     /// Digests of components that are compiled in this process all the same, because they were shipped with it.
@@ -62,6 +64,7 @@ impl Default for EngineOptions {
             max_component_bytes: 8 << 20,
             max_code_bytes: 64 << 20,
             code_cache: None,
+            tell_unkept: |_| {},
             compiler: None,
             trusted: Vec::new(),
         }
@@ -181,7 +184,8 @@ impl Engine {
             usize::try_from(options.concurrency).unwrap_or(usize::MAX),
         ));
         let ticker = options.ticker;
-        let cache = options.code_cache.as_deref().and_then(CodeCache::open);
+        let cache = options.code_cache.as_deref();
+        let cache = cache.and_then(|folder| CodeCache::open(folder, options.tell_unkept));
         let inner = Arc::new(Inner {
             wasm,
             gate,

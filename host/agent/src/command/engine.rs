@@ -2,8 +2,10 @@
 
 use crate::args::run::RunArgs;
 use crate::command::child;
+use crate::telemetry;
 use anyhow::Context as _;
 use std::path::PathBuf;
+use transom_api::KnownReason;
 use transom_artifacts::builtin_digests;
 use transom_core::kubeconfig::COST;
 use transom_core::share::budget::{Budget, Costs};
@@ -67,11 +69,23 @@ pub(super) fn within(budget: &Budget, limits: CallLimits) -> anyhow::Result<Engi
         concurrency,
         limits,
         code_cache: cache("code"),
+        tell_unkept,
         compiler,
         trusted: builtin_digests().map(str::to_owned).collect(),
         ..EngineOptions::default()
     };
     Ok(Engine::new(options)?)
+}
+
+/// Tells that compiled code is not kept.
+fn tell_unkept(why: &str) {
+    let message =
+        format!("compiled code is not kept for the next start, which will take longer: {why}");
+    telemetry::unreadable(
+        "the cache of compiled code",
+        KnownReason::ReadFailed,
+        &message,
+    );
 }
 
 /// An engine for a test, with what the builtin guests were compiled to before.

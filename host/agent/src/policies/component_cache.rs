@@ -140,14 +140,17 @@ impl ComponentCache {
         self.unusable().iter().for_each(|why| tell(why));
     }
 
-    /// Tells once that something could not be kept.
-    fn take_written(&self, written: io::Result<()>) {
+    /// Tells once that something of a component could not be kept for a policy.
+    fn take_written(
+        &self,
+        component: &Location,
+        asker: ComponentRequest<'_>,
+        written: io::Result<()>,
+    ) {
         if let Err(error) = written
             && !self.told.swap(true, Ordering::Relaxed)
         {
-            tell(&format!(
-                "failed to keep a component for the next start: {error}"
-            ));
+            tell(&unkept(component, asker, &error));
         }
     }
 
@@ -295,6 +298,12 @@ impl ComponentCache {
             evidence: self.evidence(digest, component, asker),
         })
     }
+}
+
+/// What could not be kept, for which policy, and why.
+fn unkept(component: &Location, asker: ComponentRequest<'_>, why: &io::Error) -> String {
+    let policy = asker.policy;
+    format!("failed to keep component `{component}` of policy `{policy}` for the next start: {why}")
 }
 
 /// Tells that the cache cannot be used as it should.
@@ -501,6 +510,16 @@ mod tests {
             used();
             assert_ne!(open.metadata().unwrap().modified().unwrap(), UNIX_EPOCH);
         }
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_told_with_its_component_and_policy() {
+        let error = io::ErrorKind::StorageFull.into();
+        let told = unkept(&place(), ANY, &error);
+        assert!(
+            told.contains(&format!("`{}` of policy `a`", place())),
+            "{told}"
+        );
     }
 
     #[test]

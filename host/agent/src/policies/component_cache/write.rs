@@ -78,7 +78,10 @@ impl ComponentCache {
             let files = files.saturating_sub(1);
             let fits = size <= bytes && folder.make_room(files, left, is_spared);
             match fits {
-                true => self.take_written(folder.write(&name, &[&artifact.bytes])),
+                true => {
+                    let written = folder.write(&name, &[&artifact.bytes]);
+                    self.take_written(component, asker, written);
+                }
                 false if in_use.has(&artifact.digest) => {}
                 false => return Err(NoRoom { size, most: bytes }),
             }
@@ -87,7 +90,7 @@ impl ComponentCache {
         drop(in_use);
         if let (Some(folder), Some(origin)) = (&self.origins, origin(component, asker)) {
             let name = beside(&artifact.digest, &origin);
-            self.take_written(folder.write(&name, &[origin.as_bytes()]));
+            self.take_written(component, asker, folder.write(&name, &[origin.as_bytes()]));
             self.prune_origins(folder);
         }
         Ok(())
@@ -108,9 +111,9 @@ impl ComponentCache {
             let size = text.len() as u64;
             let full = || {
                 let why = format!(
-                    "the {size} bytes of what verifies component `{component}` for policy `{}` are too many: the cache \
-                     takes {EVIDENCE_BYTES} bytes of one component and {} of all",
-                    asker.policy, self.most.evidence
+                    "the {size} bytes of what verifies it are too many: the cache takes {EVIDENCE_BYTES} bytes of one \
+                     component and {} of all",
+                    self.most.evidence
                 );
                 Err(io::Error::other(why))
             };
@@ -119,7 +122,7 @@ impl ComponentCache {
                     true => folder.write(&name, &[text.as_bytes()]),
                     false => full(),
                 };
-                self.take_written(written);
+                self.take_written(component, asker, written);
             }
         }
     }
@@ -204,7 +207,8 @@ impl ComponentCache {
             return Ok(());
         }
         if let (Some(folder), Ok(text)) = (&self.records, serde_json::to_vec(&record)) {
-            self.take_written(folder.write(&file(&key, "json"), &[&text]));
+            let written = folder.write(&file(&key, "json"), &[&text]);
+            self.take_written(component, asker, written);
             self.prune_records(folder);
         }
         known.insert(key, record, &self.in_use.locked());
