@@ -270,6 +270,14 @@ pub(crate) fn unreadable(place: &str, reason: KnownReason, message: &str) {
     warn!(%place, reason = reason.as_str(), "{message}");
 }
 
+/// Logs that this replica begins to lead, or no longer does, and who holds the Lease as far as is known.
+pub(crate) fn leads(leads: bool, holder: Option<&str>) {
+    match leads {
+        true => info!(holder, "this replica leads"),
+        false => info!(holder, "this replica no longer leads: it writes nothing"),
+    }
+}
+
 /// Logs that the agent ends while an API server has not answered what it was asked.
 pub(crate) fn cut_off(is_elected: bool) {
     let lease = match is_elected {

@@ -184,7 +184,7 @@ fn a_policy_that_names_a_record_of_the_agent_is_refused_offline() {
         fs::write(&path, shipped.replacen("write:", &record, 1)).unwrap();
         let (code, shown, told) = transom(command, &[&["--policies", file], more].concat());
         let why = format!(
-            "`spec.grant.write[0].name`: ConfigMap {namespace}/transom-limits is a record of the agent itself"
+            "`spec.grant.write[0].name`: ConfigMap {namespace}/transom-limits belongs to the agent itself"
         );
         assert_eq!(code, Some(i32::from(refused)), "{command}: {shown}{told}");
         assert_eq!(format!("{shown}{told}").contains(&why), refused, "{told}");

@@ -1,5 +1,6 @@
-//! The records that an agent keeps on a cluster or in a folder: its Lease, what its policies changed, and their
-//! revisions. No policy writes them, whatever it grants: it would approve itself, or end another one's interval.
+//! What belongs to the agent itself on a cluster or in a folder: its Lease, what its policies changed, their revisions,
+//! the namespaces with these, and what is installed with it. No policy writes that, whatever it grants: it would
+//! approve itself, or end another one's interval.
 
 use crate::failure::Failure;
 use crate::policy::Policy;
@@ -9,6 +10,11 @@ use crate::rights::{LEASE, LIMITS};
 use crate::rollout::history;
 use std::collections::BTreeSet;
 use transom_api::KnownReason;
+
+/// The kind of policies, as its CRD names it.
+const POLICIES: &str = "fleetpolicies.transom.dev";
+/// The admission policy, and its binding, that lets only approvers approve.
+const APPROVAL: &str = "approval.fleetpolicies.transom.dev";
 
 /// The namespace of the records in a folder.
 pub const FOLDER: &str = "transom";
@@ -33,12 +39,20 @@ impl OwnRecords {
         records
     }
 
-    /// Whether an object is such a record, in whichever version of its kind.
+    /// Whether an object belongs to the agent, in whichever version of its kind.
     pub fn has(&self, object: &ObjectRef) -> bool {
         let is_kept = match (object.group(), object.kind.as_str()) {
             ("coordination.k8s.io", "Lease") => object.name == LEASE,
             ("", "ConfigMap") => object.name == LIMITS,
             ("apps", history::OBJECT_KIND) => true,
+            ("", "Namespace") => return self.0.contains(&object.name),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                return object.name == POLICIES;
+            }
+            (
+                "admissionregistration.k8s.io",
+                "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding",
+            ) => return object.name == APPROVAL,
             _ => false,
         };
         let namespace = object.namespace.as_ref();
@@ -79,7 +93,7 @@ impl OwnRecords {
 }
 
 fn why(record: &ObjectRef) -> String {
-    format!("{record} is a record of the agent itself: no policy writes it")
+    format!("{record} belongs to the agent itself: no policy writes it")
 }
 
 #[cfg(test)]
@@ -103,6 +117,8 @@ mod tests {
         ObjectRef::local(api_version, kind, Some(namespace), name)
     }
 
+    const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+
     #[test]
     fn knows_each_record_in_the_namespaces_of_the_agent_and_nothing_else() {
         let records = OwnRecords::beside_lease(Some("own"));
@@ -117,6 +133,20 @@ mod tests {
                 object("coordination.k8s.io/v1", "Lease", namespace, "transom"),
                 object("coordination.k8s.io/v1beta1", "Lease", namespace, "transom"),
                 object("apps/v1", "ControllerRevision", namespace, "any"),
+                ObjectRef::local("v1", "Namespace", None, namespace),
+                ObjectRef::local(
+                    "apiextensions.k8s.io/v1",
+                    "CustomResourceDefinition",
+                    None,
+                    POLICIES,
+                ),
+                ObjectRef::local(ADMISSION, "ValidatingAdmissionPolicy", None, APPROVAL),
+                ObjectRef::local(
+                    ADMISSION,
+                    "ValidatingAdmissionPolicyBinding",
+                    None,
+                    APPROVAL,
+                ),
             ] {
                 let failure = records.spare(&record).unwrap_err();
                 assert_eq!(failure.reason.to_string(), "WriteNotGranted", "{record}");
@@ -128,6 +158,8 @@ mod tests {
             object("coordination.k8s.io/v1", "Lease", "own", "cluster"),
             object("apps/v1", "Deployment", "own", "transom"),
             object("example.com/v1", "Lease", "own", "transom"),
+            ObjectRef::local("v1", "Namespace", None, "other"),
+            ObjectRef::local(ADMISSION, "ValidatingAdmissionPolicy", None, "other"),
             ObjectRef::local("v1", "ConfigMap", None, "transom-limits"),
         ] {
             assert_eq!(records.spare(&other), Ok(()), "{other}");
@@ -219,7 +251,7 @@ mod tests {
         ] {
             let shown = format!("{desired:?}");
             let why =
-                "ConfigMap own/transom-limits is a record of the agent itself: no policy writes it";
+                "ConfigMap own/transom-limits belongs to the agent itself: no policy writes it";
             assert_eq!(planned(primary, desired), Err(why.to_owned()), "{shown}");
         }
         assert_eq!(planned(&other, fields(&other)), Ok(()));

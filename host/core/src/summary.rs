@@ -870,5 +870,9 @@ mod tests {
             expected_seconds(State::Held, &declared("NotAvailable")),
             Some(3_600)
         );
+        assert_eq!(
+            expected_seconds(State::Held, &declared("PrimaryPaused")),
+            None
+        );
     }
 }

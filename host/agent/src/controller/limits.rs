@@ -255,6 +255,9 @@ impl Controller {
             approved,
             complete: was_complete || self.has_reconciled_all(&queue),
             primaries: self.limits.status(policy).map_or(0, count),
+            listed: (self.connections)
+                .primaries_listed(&loaded.revision.policy, None)
+                .is_ok(),
             now_seconds,
         };
         self.limits.ledger(policy, |ledger| ledger.check(&look))
@@ -394,6 +397,7 @@ mod tests {
             approved,
             complete: true,
             primaries: 1,
+            listed: false,
             now_seconds: 0,
         })
     }

@@ -303,7 +303,8 @@ reasons! {
     QuotaExceeded, Missing: "A quota of the namespace leaves no room for the object.",
         "Raise the quota named in the message.";
     AdmissionRefused, Missing: "An admission webhook or policy of the cluster rejected the write.",
-        "See its answer in the message. Let it allow what the policy grants.";
+        "The message names the webhook or policy, without its answer, which may quote the object: see its log. Let it allow \
+         what the policy grants.";
     AdmissionChanged, Invalid:
         "The cluster stored something else than the agent wrote, so the agent does not write it again: an admission \
          webhook changed it, or the CRD of the object lacks a field, and the API server left that out.",
@@ -312,8 +313,9 @@ reasons! {
     ServerUnavailable, Unreachable: "The API server cannot be reached, is overloaded, or cannot call a webhook for the write.",
         "Nothing to do if it is temporary: the agent tries again. Else see the message.";
     Paused, Held: "The primary has the pause annotation.", "Remove the annotation transom.dev/paused from the primary.";
-    NotLeading, Standby: "Another replica of the agent is the leader, so this one writes nothing.",
-        "Nothing to do: the leader does the work.";
+    NotLeading, Standby: "This replica of the agent is not the leader, so it writes nothing.",
+        "Nothing to do while another replica leads: it does the work. If none does, see the log for what keeps the \
+         replicas from the Lease.";
     WriteConflict, Conflict: "The object changed between reading and writing.",
         "Nothing to do: it is reconciled again at once.";
 }

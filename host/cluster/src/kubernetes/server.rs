@@ -263,7 +263,7 @@ impl Cluster for Server {
             }
             let failure = WriteFailure {
                 reason: KnownReason::NotLeading,
-                message: "another replica is the leader and does the writes".to_owned(),
+                message: "this replica is not the leader".to_owned(),
             };
             StepOutcome::failed(&step, failure)
         }

@@ -28,6 +28,8 @@ pub struct LimitCheck<'a> {
     pub complete: bool,
     /// How many primaries the policy has, while anything is withheld.
     pub primaries: u32,
+    /// Whether all of them are listed now: only then the fleet may have shrunk.
+    pub listed: bool,
     /// Seconds since 1970.
     pub now_seconds: i64,
 }
@@ -74,10 +76,11 @@ impl Ledger {
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
+        let is_small = check.listed && self.is_small(check.limits, check.primaries);
         if let Some(record) = self.record.as_mut()
-            && record.primaries < check.primaries
+            // A fleet that grew has room for more, and one that is small now is not limited.
+            && (record.primaries < check.primaries || is_small && record.primaries > check.primaries)
         {
-            // A fleet that grew has room for more.
             record.primaries = check.primaries;
             self.unrecorded = true;
         }
@@ -108,6 +111,12 @@ impl Ledger {
                 })
                 .or(changed),
         }
+    }
+
+    /// Whether something is withheld of which nothing is limited for so many primaries.
+    fn is_small(&self, limits: &PolicyLimits, primaries: u32) -> bool {
+        let mut kinds = self.withheld.values().flatten();
+        self.withholds() && kinds.all(|kind| !limits.is_limited(*kind, primaries))
     }
 
     /// The record, if it changed without a write.
@@ -252,6 +261,27 @@ fn count<T>(all: impl Iterator<Item = T>) -> u32 {
 mod tests {
     use super::super::tests::Fleet;
     use super::*;
+    use crate::sample::hosted;
+
+    #[test]
+    fn a_fleet_that_shrinks_to_the_number_is_not_limited_any_more() {
+        let mut fleet = Fleet::new(30, json!({}));
+        assert_eq!(fleet.add(0..30), 10);
+        fleet.look(None);
+        assert_eq!(fleet.status().withheld, 20);
+        // Still more than may be changed without a limit.
+        for gone in 18..30 {
+            fleet.ledger.forget(&hosted(&gone.to_string()));
+        }
+        fleet.primaries = 11;
+        assert_eq!(fleet.look(None).released.len(), 0);
+        fleet.primaries = 8;
+        let looked = fleet.look(None);
+        assert_eq!(looked.released.len(), 8);
+        assert_eq!(looked.over.map(|record| record.primaries), Some(8));
+        assert_eq!(fleet.add(10..18), 8);
+        assert!(fleet.look(None).released.is_empty() && !fleet.ledger.withholds());
+    }
 
     #[test]
     fn what_is_published_is_what_is_withheld_now_by_the_results_and_can_be_approved() {

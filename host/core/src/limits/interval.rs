@@ -174,6 +174,7 @@ mod tests {
                 approved: None,
                 complete: false,
                 primaries: 0,
+                listed: false,
                 now_seconds,
             });
             looked.over.map(|record| record.started_seconds)

@@ -107,6 +107,7 @@ impl Fleet {
             approved,
             complete: true,
             primaries: self.primaries,
+            listed: true,
             now_seconds: self.now,
         })
     }

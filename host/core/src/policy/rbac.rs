@@ -13,6 +13,8 @@ use transom_api::policy::{ManifestKind, WriteGrantSpec};
 
 /// The group of the kinds that give rights.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
+/// The group under which OpenShift serves the same roles and bindings.
+const OPENSHIFT: &str = "authorization.openshift.io";
 const API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 /// The most rights that the objects of one policy may give: each verb on each name of each resource of each group.
 const MAX_RIGHTS: usize = 4096;
@@ -61,7 +63,8 @@ pub(crate) fn check_count(rules: &[WriteRule]) -> Checked<()> {
 
 /// Whether a kind gives rights.
 pub fn gives_rights(api_version: &str) -> bool {
-    api_version.split('/').next() == Some(GROUP)
+    let group = api_version.split('/').next();
+    group.is_some_and(|group| [GROUP, OPENSHIFT].contains(&group))
 }
 
 /// Checks a grant of one of these kinds, and tells what its objects hand on. `others` are all write grants of the

@@ -16,6 +16,8 @@ use transom_api::{KnownReason, Reason, State};
 const DECLARED_WAITING: u32 = 900;
 /// How long a guest holds a primary when nothing is wrong, in seconds: installing a cluster takes that long.
 const DECLARED_HELD: u32 = 3_600;
+/// The reason of a guest that holds what its user paused, as the trigger guest does for `spec.pausedUntil`.
+const PAUSED: &str = "PrimaryPaused";
 /// What a limit withholds is more urgent than any failure.
 const STOPPED: (State, Reason) = (State::Held, Reason::Known(KnownReason::LimitReached));
 /// How many reasons a message counts.
@@ -67,6 +69,7 @@ pub fn expected_seconds(state: State, reason: &Reason) -> Option<u32> {
         (_, Reason::Known(KnownReason::StillNeeded)) => Some(1_800),
         // A user or an operator ordered this, for an unknown time.
         (State::Held, Reason::Known(_)) => None,
+        (State::Held, Reason::Declared(word)) if **word == *PAUSED => None,
         (State::Held, Reason::Declared(_)) => Some(DECLARED_HELD),
         (State::Waiting, _) => Some(DECLARED_WAITING),
     }

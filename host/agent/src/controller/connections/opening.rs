@@ -63,11 +63,17 @@ async fn tell_problems(mut problem: watch::Receiver<Option<KubeconfigProblem>>) 
     }
 }
 
-/// Logs why this replica cannot take part in the election, each cause once, and when it can.
+/// Logs when this replica begins to lead, and when it no longer does; why it cannot take part in the election, each
+/// cause once, and when it can.
 pub(super) async fn tell_election(mut leading: Leading) {
     const LEASE: &str = "the Lease";
-    let mut told = None;
+    let (mut told, mut led) = (None, false);
     loop {
+        let leads = leading.leads();
+        if leads != led {
+            telemetry::leads(leads, leading.holder().as_deref());
+            led = leads;
+        }
         let now = leading.trouble();
         if now != told {
             match &now {

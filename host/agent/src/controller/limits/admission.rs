@@ -19,10 +19,12 @@ const FEW: u32 = 100;
 
 impl ChangeLimits {
     /// A reconcile ended before anything was planned. What is paused, waits, or has a guest that fails wants nothing
-    /// now: it keeps no interval open. What could not be read may still want what was withheld before.
-    pub(in crate::controller) fn unplanned(&self, key: &Key, class: Class) {
+    /// now: it keeps no interval open. What could not be read, or asked on a busy machine, may still want what was
+    /// withheld before.
+    pub(in crate::controller) fn unplanned(&self, key: &Key, failure: &Failure) {
         use Class::{Held, Invalid, Missing, Waiting};
-        if matches!(class, Held | Waiting | Invalid | Missing) {
+        let is_asked = failure.reason != KnownReason::EngineBusy.into();
+        if is_asked && matches!(failure.class, Held | Waiting | Invalid | Missing) {
             self.unwanted(key);
         }
     }

@@ -525,6 +525,7 @@ mod tests {
                 approved: None,
                 complete: true,
                 primaries: 0,
+                listed: false,
                 now_seconds: ours.clock.now_seconds(),
             };
             ours.limits.ledger("one", |ledger| {

@@ -72,7 +72,7 @@ fn classify(kind: WriteKind, target: &ObjectRef, refusal: &SendError) -> Classif
     let (code, status) = match refusal {
         SendError::Silent(why) => return (R::ServerUnavailable, why.clone()),
         SendError::NotLeading => {
-            let why = "another replica is the leader now";
+            let why = "this replica is not the leader any more";
             return (R::NotLeading, why.to_owned());
         }
         SendError::Answered { code, status, .. } => (*code, status.as_deref()),
