@@ -59,6 +59,13 @@ impl Class {
             Self::Missing | Self::Invalid | Self::Conflict | Self::Unreachable => State::Failed,
         }
     }
+
+    /// Whether it says nothing about what a primary wants: the agent starts or stands by, or could not read something
+    /// as it is for the moment.
+    pub fn passes(self) -> bool {
+        use Class::{Conflict, Standby, Unlocated, Unreachable};
+        matches!(self, Unlocated | Standby | Conflict | Unreachable)
+    }
 }
 
 /// Why a primary is in its state.
@@ -109,6 +116,21 @@ impl Serialize for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_passes_by_itself_says_nothing_about_what_a_primary_wants() {
+        use KnownReason::{GuestTrapped, OwnershipPending, Paused, ReadFailed, TargetMissing};
+        for (word, passes) in [
+            (Paused, false),
+            (TargetMissing, false),
+            (GuestTrapped, false),
+            (OwnershipPending, true),
+            (ReadFailed, true),
+            (KnownReason::WriteConflict, true),
+        ] {
+            assert_eq!(Class::of(word).passes(), passes, "{word:?}");
+        }
+    }
 
     #[test]
     fn displays_a_reason_by_its_name() {

@@ -713,7 +713,6 @@ mod tests {
             ownership.decide(&b.key, &target("demo"), None, true),
             owned_by(&a)
         );
-        assert!(ownership.leaves_to_sibling(&target("demo"), &a.key));
         assert_eq!(
             ownership.set(a.clone(), &[target("demo")]),
             [],
@@ -726,6 +725,7 @@ mod tests {
         assert_eq!(ownership.decide(&b.key, &target("demo"), None, true), SOLE);
         ownership.set(a.clone(), &[target("demo")]);
         assert_eq!(ownership.remove(&a.key), vec![b.key.clone()]);
+        assert!(ownership.leaves_to_sibling(&target("demo"), &a.key));
         assert_eq!(
             ownership.remove(&b.key),
             vec![a.key],
@@ -969,6 +969,7 @@ mod tests {
             ownership.set(one.clone(), &[target("demo"), own]);
             ownership.decide(&one.key, &target("demo"), None, true);
         }
+        ownership.answered(&key("b"), None);
         ownership.reaches(&policy(&kubeconfig_manifest()));
         ownership.expect(&key("e"));
         ownership.decide(&all[0].key, &target("a"), None, true);

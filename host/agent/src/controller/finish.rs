@@ -182,10 +182,8 @@ impl Controller {
         if revision.policy.has_targets() && report.target.is_none() && !over {
             released = memory.keep_claims(Contender::of(key, touched.primary.as_deref()));
         }
-        let unasked = [Class::Unlocated, Class::Standby].map(End::Ended);
-        if !unasked.contains(&report.end) {
-            released.extend(self.end_turn(memory, key, touched.lacking.as_ref()));
-        }
+        let wanted = (touched.lacking.as_ref(), touched.left_out.as_ref());
+        released.extend(self.end_wanting(memory, (key, &revision.policy), wanted, report.end));
         drop(lock);
         self.enqueue_released(released);
     }
@@ -325,6 +323,7 @@ impl Controller {
                 false => Vec::new(),
             };
             released.extend(self.end_turn(&mut memory, key, None));
+            released.extend(memory.ownership.answered(key, None));
             (memory.faulted(key, policy, &report), released)
         };
         self.enqueue_released(released);

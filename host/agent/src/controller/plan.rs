@@ -10,7 +10,7 @@ use std::sync::Arc;
 use transom_api::policy::PruneSpec;
 use transom_core::failure::Failure;
 use transom_core::object::Object;
-use transom_core::plan::desired::{self, Desired, Fields, Open};
+use transom_core::plan::desired::{Desired, Fields, Open};
 use transom_core::plan::prune::{self, Pruned, Undesired};
 use transom_core::plan::{
     self, Feasible, Plan, PlanInput, Step, TimeAdded, Unplanned, finalizer, remove,
@@ -235,6 +235,7 @@ impl Controller {
         let failures = failures.iter().flatten();
         lacking.retain(|object| !failures.clone().any(|one| one.objects.contains(object)));
         touched.lacking = Some(lacking);
+        let removed = touched.leave_out(&desired, wanting.targets);
         let Feasible {
             plan,
             waits,
@@ -251,7 +252,6 @@ impl Controller {
             self.memory.lock().about_to_read(wanting.key, objects);
             touched.plan_waits_for(objects);
         }
-        let removed = desired::only_removed(&desired, wanting.targets);
         self.memory.lock().ownership.removes(wanting.key, removed);
         let ends = desired.iter().filter_map(Desired::ends_seconds).min();
         touched.writes_until(ends, wanting.now_seconds);

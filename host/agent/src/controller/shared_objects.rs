@@ -1,12 +1,16 @@
-//! Takes turns at objects that all primaries of a policy share: whoever cannot write one lets the next one try.
+//! What the end of a reconcile means to others that want the same: whoever cannot write an object that all primaries
+//! share lets the next one try, and whoever takes nothing over leaves it to its former owner to remove.
 
 use super::memory::Memory;
 use super::queue::Queued;
 use super::{Controller, Touched};
 use std::collections::BTreeSet;
+use transom_core::failure::Class;
 use transom_core::inputs::seen::Observed;
 use transom_core::plan::{Outcome, Step};
+use transom_core::policy::Policy;
 use transom_core::reference::ObjectRef;
+use transom_core::report::End;
 use transom_core::work::{Cause, Key};
 
 impl Controller {
@@ -19,6 +23,29 @@ impl Controller {
                 outcome.stopped.is_none() && !steps.any(|step| step.target == *target)
             });
         }
+    }
+
+    /// A reconcile of a primary ended, with the shared objects that are not as it wants them and the targets that its
+    /// answer leaves out, as far as these are known. Returns those that try next, and those that have to remove what
+    /// they left to others.
+    pub(super) fn end_wanting(
+        &self,
+        memory: &mut Memory,
+        (key, policy): (&Key, &Policy),
+        (lacking, left_out): (Option<&BTreeSet<ObjectRef>>, Option<&BTreeSet<ObjectRef>>),
+        end: End,
+    ) -> Vec<Key> {
+        let unasked = [Class::Unlocated, Class::Standby].map(End::Ended);
+        let mut woken = match unasked.contains(&end) {
+            true => Vec::new(),
+            false => self.end_turn(memory, key, lacking),
+        };
+        // While the policy is suspended, its primaries want what they wanted before.
+        let passes = policy.suspend || matches!(end, End::Ended(class) if class.passes());
+        if left_out.is_some() || !passes {
+            woken.extend(memory.ownership.answered(key, left_out));
+        }
+        woken
     }
 
     /// A reconcile ended, and these shared objects are not as it wants them; `None` if it is not known what it wants.

@@ -9,6 +9,8 @@ use transom_core::failure::{Class, Failure};
 use transom_core::inputs::seen::Seen;
 use transom_core::inputs::sets::SeenSet;
 use transom_core::object::Object;
+use transom_core::plan::TargetState;
+use transom_core::plan::desired::{self, Desired};
 use transom_core::reference::ObjectRef;
 use transom_core::report::Reconcile;
 use transom_core::stamp::SourceRef;
@@ -46,6 +48,8 @@ pub(super) struct Touched {
     pub(super) ask_again_at: Option<i64>,
     /// The shared objects that are this one's to write and not as it wants them; `None` if that is not known.
     pub(super) lacking: Option<BTreeSet<ObjectRef>>,
+    /// The targets that its answer does not make; `None` without an answer.
+    pub(super) left_out: Option<BTreeSet<ObjectRef>>,
     /// Whether the guest that decides answered.
     pub(super) answered: bool,
     /// What the guest was shown of a failed write, if it asked for that: the failure, or that there is none.
@@ -74,11 +78,24 @@ impl Touched {
             resyncs: admitted.resyncs,
             ask_again_at: None,
             lacking: None,
+            left_out: None,
             answered: false,
             shown_failure: None,
             room,
             ends_seconds: None,
         }
+    }
+
+    /// Notes the targets that an answer does not make; returns those of them that it removes.
+    pub(super) fn leave_out(
+        &mut self,
+        desired: &[Desired<'_>],
+        targets: &[TargetState],
+    ) -> BTreeSet<ObjectRef> {
+        let left_out = desired::left_out(desired, targets);
+        let removed = desired::only_removed(desired, &left_out);
+        self.left_out = Some(left_out);
+        removed
     }
 
     /// The primary, present or gone, as stamps name it.

@@ -14,6 +14,8 @@ pub(super) struct Claims {
     pub(super) unsure: bool,
     /// The key that made it and left it to contenders of its policy.
     pub(super) former: Option<Key>,
+    /// The contenders that did not want it when they were last reconciled.
+    pub(super) idle: BTreeSet<Key>,
     /// Who had its turn with a shared object and could not write it.
     pub(super) passed: BTreeSet<Key>,
     /// The oldest contender, where there are several.
@@ -34,6 +36,7 @@ impl Claims {
     pub(super) fn leave(&mut self, key: &Key) {
         self.contenders.remove(key);
         self.passed.remove(key);
+        self.idle.remove(key);
         self.oldest.went(key);
         self.first_waiting.went(key);
     }

@@ -19,6 +19,7 @@ impl OwnershipIndex {
                 if let Some(contender) = claims.contenders.get(key) {
                     copy.enter(contender.clone());
                 }
+                copy.idle.extend(claims.idle.get(key).cloned());
             }
             to.targets_of.insert(key.clone(), targets.clone());
             last = Some(key);

@@ -43,18 +43,25 @@ impl Desired<'_> {
     }
 }
 
-/// The targets that an answer removes, and does not make.
-pub fn only_removed(desired: &[Desired<'_>], targets: &[TargetState]) -> BTreeSet<ObjectRef> {
+/// The targets that an answer does not make.
+pub fn left_out(desired: &[Desired<'_>], targets: &[TargetState]) -> BTreeSet<ObjectRef> {
     let makes = |object: &ObjectRef| {
         let mut all = desired.iter();
         all.any(|one| matches!(one, Desired::Whole(whole) if whole.object == *object))
     };
-    let is_target = |object: &ObjectRef| targets.iter().any(|one| one.object == *object);
+    let targets = targets.iter().map(|one| &one.object);
+    targets.filter(|object| !makes(object)).cloned().collect()
+}
+
+/// Those of the targets that an answer does not make which it removes.
+pub fn only_removed(
+    desired: &[Desired<'_>],
+    left_out: &BTreeSet<ObjectRef>,
+) -> BTreeSet<ObjectRef> {
     let removed = desired.iter().filter_map(|one| match one {
-        Desired::Gone(object) => Some(object),
+        Desired::Gone(object) => left_out.get(object),
         _ => None,
     });
-    let removed = removed.filter(|object| is_target(object) && !makes(object));
     removed.cloned().collect()
 }
 

@@ -1,6 +1,6 @@
 //! Removes own outputs whose primary is gone or whose target moved. Spares objects with another stamp, objects that are
-//! still needed, and objects that another primary of the policy claims, which takes them over. [`crate::ownership`]
-//! decides between contenders.
+//! still needed, and objects that another primary of the policy is about to take over. [`crate::ownership`] decides
+//! between contenders.
 
 use super::{Plan, Step, finalizer};
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ fn dependent(role: &ReadRule, captured: &Captures, primary: &ObjectRef) -> Optio
 }
 
 /// Plans the removal of outputs. Leaves out those that have another stamp by now, that an agent of another cluster
-/// made, that are being deleted, or that another key of the policy claims and takes over. A claim of another policy
+/// made, that are being deleted, or that another key of the policy is about to take over. A claim of another policy
 /// does not keep an output: that policy can only create it anew.
 pub fn plan(
     policy: &Policy,
@@ -152,7 +152,8 @@ pub fn is_made_by(source: &SourceRef, object: &Object) -> bool {
     Stamp::read(object).is_some_and(|stamp| source.is_cluster_of(&object.reference, &stamp))
 }
 
-/// Whether an output still has the key's stamp, of the cluster of its source, and no other key of the policy claims it.
+/// Whether an output still has the key's stamp, of the cluster of its source, and no other key of the policy takes it
+/// over.
 fn is_left(
     object: &Object,
     (key, source): (&Key, &SourceRef),
