@@ -42,7 +42,7 @@ impl Controller {
         if let Err(failure) = &result {
             touched.ask_again(failure.ask_again_at);
             if !loaded.revision.policy.suspend {
-                self.limits.unplanned(key, failure);
+                self.limits.unplanned(key, failure.class);
             }
         }
         if touched.answered {

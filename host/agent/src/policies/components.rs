@@ -124,36 +124,33 @@ impl Components {
             fetched.filter(|artifact| loaded.contains(artifact.digest.as_str()))
         };
         let full = |component: &Location, why: NoRoom| {
-            let message = format!("component `{component}`: {why}");
-            Refusal::new(KnownReason::CacheFull, message)
+            Refusal::new(
+                KnownReason::CacheFull,
+                format!("component `{component}`: {why}"),
+            )
         };
         // What was kept before is as it was.
         let is_new = |one: &&Location| one.is_remote() && !gathered.kept.contains_key(one);
-        let is_builtin = |one: &&Location| matches!(one, Location::Builtin(_));
-        let others = wanted.components.iter().filter(|one| !is_builtin(one));
-        for component in others.filter(|_| self.remembers()) {
+        let is_other = |one: &&Location| self.remembers() && !matches!(one, Location::Builtin(_));
+        for component in wanted.components.iter().filter(is_other) {
             let asker = wanted.asker(component);
             let evidence = component.evidence(gathered).ok().filter(|_| asker.signed);
             if let Some(artifact) = fetch(component) {
-                let kept = self
-                    .kept
-                    .keep_digest(component, asker, &artifact, evidence.as_ref());
-                kept.map_err(|why| full(component, why))?;
+                self.kept
+                    .keep_digest(component, asker, &artifact, evidence.as_ref())
+                    .map_err(|why| full(component, why))?;
             }
         }
         for component in wanted.components.iter().filter(is_new) {
-            let pulled = component
-                .image()
-                .and_then(|image| gathered.images.get(image));
-            let manifest = pulled.and_then(|pulled| Some(pulled.as_ref().ok()?.manifest.as_str()));
+            let pulled = |image| gathered.images.get(image)?.as_ref().ok();
+            let pulled = component.image().and_then(pulled);
+            let manifest = pulled.map(|pulled| pulled.manifest.as_str());
             let asker = wanted.asker(component);
-            let evidence = component.evidence(gathered).ok();
-            let evidence = evidence.as_ref().filter(|_| asker.signed);
+            let evidence = component.evidence(gathered).ok().filter(|_| asker.signed);
             if let Some(artifact) = fetch(component) {
-                let kept = self
-                    .kept
-                    .keep(component, asker, &artifact, manifest, evidence);
-                kept.map_err(|why| full(component, why))?;
+                self.kept
+                    .keep(component, asker, &artifact, manifest, evidence.as_ref())
+                    .map_err(|why| full(component, why))?;
             }
         }
         Ok(())
@@ -285,10 +282,7 @@ impl Components {
             let left = most.saturating_sub(gathered.bytes() as u64);
             let read = AssertUnwindSafe(cluster.read_whole(reference));
             let read = match read.catch_unwind().await {
-                Ok(Ok(object)) => {
-                    let contents = object.map(|object| Contents::of(&object, &keys, left));
-                    Ok(contents)
-                }
+                Ok(Ok(object)) => Ok(object.map(|object| Contents::of(&object, &keys, left))),
                 Ok(Err(failure)) => Err(Unread::new(failure.reason, failure.message)),
                 Err(_) => {
                     let message = format!("a bug in the agent made reading {reference} fail");
@@ -348,10 +342,9 @@ pub(super) fn versions(gathered: &GatheredComponents) -> PartVersions {
     let version = |read: &Result<Option<Contents>, Unread>| {
         Some(read.as_ref().ok()?.as_ref()?.version.clone())
     };
-    let objects = gathered.objects.iter();
-    objects
-        .map(|(reference, read)| (reference.clone(), version(read)))
-        .collect()
+    let each = gathered.objects.iter();
+    let each = each.map(|(reference, read)| (reference.clone(), version(read)));
+    each.collect()
 }
 
 #[cfg(test)]

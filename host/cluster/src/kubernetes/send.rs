@@ -1,6 +1,8 @@
 //! Sends writes of objects, status and Events: paced, with a time limit, counted, and again if the server asks for it.
 //! The caller judges the answer. The Lease and access reviews do not go through here.
 
+mod slow;
+
 use super::cause::RequestFailure;
 use super::counts::{Purpose, RequestCounts, RequestVerb};
 use super::lease::Leading;
@@ -9,11 +11,11 @@ use http::Request;
 use kube::Client;
 use kube::core::Status;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use slow::{SlowKinds, kind_of};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 use transom_core::share::concurrency::{Admission, ConcurrencyLimit, RequestEnd, Ticket};
 use transom_core::share::lock::MutexExt as _;
@@ -24,10 +26,6 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// The most attempts of a request while the server has no room.
 const TRIES: usize = 10;
-/// When an attempt was slow.
-const SLOW: Duration = Duration::from_secs(5);
-/// How many requests for slow kinds run at once.
-const SLOW_PLACES: usize = 4;
 
 /// Why a request has no result.
 #[derive(Debug)]
@@ -129,10 +127,7 @@ impl Sender {
         Self {
             client,
             limiter: Arc::new(RateLimiter::new()),
-            slow: Arc::new(SlowKinds {
-                kinds: Mutex::default(),
-                places: Semaphore::new(SLOW_PLACES),
-            }),
+            slow: Arc::default(),
             counts: Arc::default(),
             leading: Arc::default(),
         }
@@ -176,7 +171,7 @@ impl Sender {
             let began = Instant::now();
             let answer = timeout(self.patience(), self.once(request.clone())).await;
             let answer = answer.unwrap_or_else(|_| Err(SendError::late()));
-            self.slow.note(&kind, began.elapsed() >= SLOW);
+            self.slow.note(&kind, began.elapsed());
             let ending = |refusal: &SendError| refusal.ending(request.uri().path());
             permit.end(
                 answer
@@ -230,51 +225,6 @@ impl Sender {
             pause_ms,
         })
     }
-}
-
-/// The kinds for which the last attempt was slow, such as those with a webhook that does not answer. They share a few
-/// places, so that they do not take those of all other kinds.
-struct SlowKinds {
-    /// By group and plural.
-    kinds: Mutex<BTreeSet<(String, String)>>,
-    places: Semaphore,
-}
-
-impl SlowKinds {
-    /// Waits for a place if the kind is slow.
-    async fn place(&self, kind: &(String, String)) -> Option<SemaphorePermit<'_>> {
-        let is_slow = self.kinds.locked().contains(kind);
-        match is_slow {
-            // Nobody closes it.
-            true => self.places.acquire().await.ok(),
-            false => None,
-        }
-    }
-
-    fn note(&self, kind: &(String, String), is_slow: bool) {
-        let mut kinds = self.kinds.locked();
-        match is_slow {
-            true => drop(kinds.insert(kind.clone())),
-            false => drop(kinds.remove(kind)),
-        }
-    }
-}
-
-/// What tells the kind in a path: its group and its plural, without version, namespace and name.
-fn kind_of(path: &str) -> (String, String) {
-    let mut parts = path.split('/').skip(1);
-    let group = match parts.next() {
-        Some("apis") => parts.next(),
-        _ => None,
-    };
-    let rest: Vec<&str> = parts.skip(1).collect();
-    let plural = match rest.as_slice() {
-        ["namespaces", _, plural, ..] => Some(*plural),
-        [plural, ..] => Some(*plural),
-        [] => None,
-    };
-    let [group, plural] = [group, plural].map(|part| part.unwrap_or_default().to_owned());
-    (group, plural)
 }
 
 /// The limit on concurrent requests to one API server, shared by all writers: delays a request until there is room, and
@@ -398,24 +348,6 @@ mod tests {
         sender.send(verb, purpose, &request).await
     }
 
-    #[test]
-    fn a_path_tells_the_kind_whatever_its_version_namespace_and_name() {
-        for (path, kind) in [
-            (CORE, ("", "configmaps")),
-            ("/api/v1/namespaces/n", ("", "namespaces")),
-            (APPS, ("apps", "deployments")),
-            (
-                "/apis/apps/v1/namespaces/n/deployments",
-                ("apps", "deployments"),
-            ),
-            ("/apis/a.b/v1/things/t/status", ("a.b", "things")),
-            ("/", ("", "")),
-        ] {
-            let (group, plural) = kind_of(path);
-            assert_eq!((group.as_str(), plural.as_str()), kind, "{path}");
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_kind_whose_writes_hang_leaves_room_for_the_others() {
         let hangs = Arc::new(AtomicBool::new(true));
@@ -448,7 +380,7 @@ mod tests {
         // Once it answers again, it has all places again.
         hangs.store(false, Ordering::Relaxed);
         sends(&sender, APPS).await.unwrap();
-        assert!(sender.slow.kinds.locked().is_empty());
+        assert!(sender.slow.has_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -69,8 +69,8 @@ impl SharedConnection {
         });
     }
 
-    /// A page of the list came too late. Smaller ones are requested, which may take minutes: a kind that its server does
-    /// not list must not hold up the policies that need other kinds.
+    /// A page of the list came too late. Smaller ones are requested, which may take minutes: a kind that its server
+    /// does not list must not hold up the policies that need other kinds.
     pub(super) fn late(&self, number: u64) {
         self.with(number, |watched| {
             watched.late = true;

@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_set_back_does_not_stretch_the_interval() {
+        let mut fleet = Fleet::new(40, json!({}));
+        fleet.add(0..12);
+        fleet.now = 10;
+        assert_eq!(fleet.add(12..13), 0);
+        fleet.ledger.forget(&hosted("12"));
+        fleet.look(None);
+        fleet.now += 600;
+        assert_eq!(fleet.add(12..13), 1);
+    }
+
+    #[test]
     fn a_record_of_a_clock_that_was_ahead_gives_way_to_a_newer_one() {
         const NOW: i64 = 1_000;
         let mut ours = Ledger::found(Some(LimitRecord::new(NOW + 500, 600)));

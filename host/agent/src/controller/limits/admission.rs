@@ -19,12 +19,10 @@ const FEW: u32 = 100;
 
 impl ChangeLimits {
     /// A reconcile ended before anything was planned. What is paused, waits, or has a guest that fails wants nothing
-    /// now: it keeps no interval open. What could not be read, or asked on a busy machine, may still want what was
-    /// withheld before.
-    pub(in crate::controller) fn unplanned(&self, key: &Key, failure: &Failure) {
-        use Class::{Held, Invalid, Missing, Waiting};
-        let is_asked = failure.reason != KnownReason::EngineBusy.into();
-        if is_asked && matches!(failure.class, Held | Waiting | Invalid | Missing) {
+    /// now: it keeps no interval open. What could not be read, or be asked because something is missing, may still
+    /// want what was withheld before.
+    pub(in crate::controller) fn unplanned(&self, key: &Key, class: Class) {
+        if matches!(class, Class::Held | Class::Waiting | Class::Invalid) {
             self.unwanted(key);
         }
     }

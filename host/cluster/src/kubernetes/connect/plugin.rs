@@ -1,10 +1,10 @@
 //! Credential plugins: programs named in a kubeconfig that give the agent its credential.
 //! Every wait for a plugin has a limit, and no message contains its output.
 
+mod clients;
 mod running;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use clients::Clients;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use http::header::AUTHORIZATION;
@@ -95,33 +95,6 @@ struct Runs {
 /// Certificate chain and key, both PEM.
 type PemPair = (String, String);
 
-/// The clients of one connection.
-struct Clients {
-    config: Config,
-    plain: Client,
-    /// The client for the certificate that the plugin gave last.
-    certified: Mutex<Option<(PemPair, Client)>>,
-}
-
-impl Clients {
-    /// The client for a credential.
-    fn of(&self, said: &PluginCredential) -> Result<Client, kube::Error> {
-        let Some(pair) = &said.certificate else {
-            return Ok(self.plain.clone());
-        };
-        let mut certified = self.certified.locked();
-        if let Some((_, client)) = certified.as_ref().filter(|(of, _)| of == pair) {
-            return Ok(client.clone());
-        }
-        let mut config = self.config.clone();
-        config.auth_info.client_certificate_data = Some(STANDARD.encode(&pair.0));
-        config.auth_info.client_key_data = Some(STANDARD.encode(&pair.1).into());
-        let client = Client::try_from(config)?;
-        *certified = Some((pair.clone(), client.clone()));
-        Ok(client)
-    }
-}
-
 /// One plugin. At most one run is under way at a time, shared by all requests that wait for a credential.
 pub(super) struct Plugin {
     exec: ExecConfig,
@@ -151,11 +124,7 @@ impl Plugin {
     pub(super) fn client(self: Arc<Self>, config: Config) -> Result<Client, kube::Error> {
         let plain = Client::try_from(config.clone())?;
         let namespace = plain.default_namespace().to_owned();
-        let clients = Arc::new(Clients {
-            config,
-            plain,
-            certified: Mutex::default(),
-        });
+        let clients = Arc::new(Clients::new(config, plain));
         let identified = move |mut request: http::Request<Body>| {
             let (plugin, clients) = (Arc::clone(&self), Arc::clone(&clients));
             async move {
