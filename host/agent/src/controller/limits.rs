@@ -247,14 +247,16 @@ impl Controller {
         let now_seconds = self.clock.now_seconds();
         let counted = self.primaries_of(policy, now_seconds);
         let count = || self.count_primaries(&loaded.revision.policy, now_seconds);
-        let count = |_| counted.map_or_else(count, |(primaries, _)| primaries);
+        // Also of what was withheld since the last look: none would count as a small fleet.
+        let withholds = self.limits.withholds(policy);
+        let count = || counted.map_or_else(count, |(primaries, _)| primaries);
         let look = LimitCheck {
             policy,
             limits: &loaded.revision.policy.limits,
             revision: loaded.revision.id(),
             approved,
             complete: was_complete || self.has_reconciled_all(&queue),
-            primaries: self.limits.status(policy).map_or(0, count),
+            primaries: withholds.then(count).unwrap_or_default(),
             listed: (self.connections)
                 .primaries_listed(&loaded.revision.policy, None)
                 .is_ok(),
@@ -412,7 +414,7 @@ mod tests {
         // What may be planned again once it can be read stays withheld.
         for (reason, stays) in [
             (GuestTrapped, false),
-            (GuestTimedOut, false),
+            (GuestTimedOut, true),
             (OwnedByAnother, false),
             (ReadFailed, true),
             (WriteConflict, true),

@@ -76,7 +76,7 @@ impl Ledger {
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
-        let is_small = check.listed && self.is_small(check.limits, check.primaries);
+        let is_small = self.complete && check.listed && self.is_small(check.limits, check.primaries);
         if let Some(record) = self.record.as_mut()
             // A fleet that grew has room for more, and one that is small now is not limited.
             && (record.primaries < check.primaries || is_small && record.primaries > check.primaries)
@@ -113,10 +113,10 @@ impl Ledger {
         }
     }
 
-    /// Whether something is withheld of which nothing is limited for so many primaries.
+    /// Whether something is withheld of a kind that is not limited for so many primaries. None were not counted.
     fn is_small(&self, limits: &PolicyLimits, primaries: u32) -> bool {
         let mut kinds = self.withheld.values().flatten();
-        self.withholds() && kinds.all(|kind| !limits.is_limited(*kind, primaries))
+        primaries > 0 && kinds.any(|kind| !limits.is_limited(*kind, primaries))
     }
 
     /// The record, if it changed without a write.
@@ -273,8 +273,16 @@ mod tests {
         for gone in 18..30 {
             fleet.ledger.forget(&hosted(&gone.to_string()));
         }
-        fleet.primaries = 11;
-        assert_eq!(fleet.look(None).released.len(), 0);
+        for primaries in [11, 0] {
+            fleet.primaries = primaries;
+            fleet.now += 6_000;
+            let looked = fleet.look(None);
+            assert_eq!(
+                (looked.released.len(), looked.over),
+                (0, None),
+                "{primaries}"
+            );
+        }
         fleet.primaries = 8;
         let looked = fleet.look(None);
         assert_eq!(looked.released.len(), 8);

@@ -155,6 +155,10 @@ impl ChangeLimits {
         let Some(kept) = policies.get_mut(policy) else {
             return false;
         };
+        // Until then the same numbers may come that a process before published.
+        if !kept.ledger.as_ref().is_some_and(Ledger::is_complete) {
+            return false;
+        }
         let digest = approval.map_or("", |approval| &approval.digest);
         let before = kept.seen.replace(digest.to_owned());
         let is_new = before.is_some_and(|before| before != digest) && !digest.is_empty();
