@@ -76,7 +76,8 @@ impl Ledger {
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
-        let is_small = self.complete && check.listed && self.is_small(check.limits, check.primaries);
+        let is_small =
+            self.complete && check.listed && self.is_small(check.limits, check.primaries);
         if let Some(record) = self.record.as_mut()
             // A fleet that grew has room for more, and one that is small now is not limited.
             && (record.primaries < check.primaries || is_small && record.primaries > check.primaries)
