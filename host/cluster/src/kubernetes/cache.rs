@@ -611,6 +611,24 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_about_another_kind_takes_no_object_of_its_name_away() {
+        let mut cache = cache();
+        // As a Namespace that is made for a ManagedCluster of its name, before the watch tells of the latter.
+        answered(&mut cache, &object("made", 8, "ours"));
+        let other = Object {
+            reference: ObjectRef::local("v1", "ConfigMap", Some("n"), "made"),
+            ..object("made", 9, "")
+        };
+        assert_eq!(answered(&mut cache, &other), "");
+        let is_there =
+            |cache: &Cache| matches!(cache.find(&secret("made")), KnownObject::There(..));
+        assert!(is_there(&cache));
+        event(&mut cache, OPAQUE, item("made", 8, "ours"));
+        event(&mut cache, EXACT, item("made", 8, "ours"));
+        assert!(is_there(&cache) && !cache.is_unconfirmed(&secret("made")));
+    }
+
+    #[test]
     fn an_object_known_from_a_response_stays_unconfirmed_until_watched() {
         let mut cache = cache();
         answered(&mut cache, &object("made", 8, "ours"));
