@@ -67,6 +67,12 @@ impl Cache {
         self.watches.iter().filter(|watched| !watched.retiring)
     }
 
+    /// Whether a watch of before still answers reads of its kind: what that keeps may be less than is needed now.
+    pub(super) fn is_served_before(&self, watched: &Watched) -> bool {
+        let mut before = self.watches.iter().filter(|one| one.retiring);
+        before.any(|one| one.is_of_kind(&watched.scope))
+    }
+
     /// The watches that cover a scope.
     pub(super) fn covering(&self, scope: &Scope) -> impl Iterator<Item = &Watched> {
         let covers = |watched: &&Watched| watched.scope.holds(scope);
@@ -301,7 +307,13 @@ fn selects(labels: &Selector, kept: &StoredObject) -> bool {
 
 /// The newer of two states of an object; of one state, the one that says more than the name.
 fn later<'a>(one: &'a StoredObject, other: &'a StoredObject) -> &'a StoredObject {
-    let says_more = other.version == one.version && one.content == KeptContent::Name;
+    let is_fuller = || match &one.content {
+        KeptContent::Name => true,
+        // Another watch may have had room for it.
+        KeptContent::Fault(_) => !other.is_faulty() && other.content != KeptContent::Name,
+        KeptContent::Body(_) => false,
+    };
+    let says_more = other.version == one.version && is_fuller();
     if says_more || newer(&other.version, &one.version) {
         other
     } else {

@@ -156,7 +156,8 @@ impl Sender {
             SendError::Silent("the API server has no capacity for the request".to_owned());
         let kind = kind_of(request.uri().path());
         let Ok(_place) = timeout_at(deadline, self.slow.place(&kind)).await else {
-            return Err(refused);
+            let why = "requests for this kind take long, and this one could not be sent in time";
+            return Err(SendError::Silent(why.to_owned()));
         };
         for _ in 0..TRIES {
             let Some(permit) = self.limiter.enter(deadline).await else {
@@ -379,6 +380,9 @@ mod tests {
         assert!(took < Duration::from_secs(1), "{took:?}");
         // Once it answers again, it has all places again.
         hangs.store(false, Ordering::Relaxed);
+        sends(&sender, APPS).await.unwrap();
+        assert!(!sender.slow.has_none(), "others of its requests may hang");
+        tokio::time::advance(Duration::from_secs(30)).await;
         sends(&sender, APPS).await.unwrap();
         assert!(sender.slow.has_none());
     }

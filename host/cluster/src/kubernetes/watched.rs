@@ -78,10 +78,10 @@ impl Watched {
         (&self.scope.api_version, &self.scope.kind) == (&scope.api_version, &scope.kind)
     }
 
-    /// Whether it was listed completely, or is known to be unreadable or slow; `answers` if the API server has answered
-    /// since the start.
+    /// Whether it was listed completely, or is known to be unreadable; `answers` if the API server has answered since
+    /// the start.
     pub(super) fn is_settled(&self, answers: bool) -> bool {
-        self.synced || self.late || self.failure.is_some() && !(answers && self.away)
+        self.synced || self.failure.is_some() && !(answers && self.away)
     }
 
     /// Whether its list is under way, as far as is known.

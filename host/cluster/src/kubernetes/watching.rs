@@ -159,10 +159,14 @@ impl SharedConnection {
         }
     }
 
-    /// Waits until every watch was listed completely or is found unreadable.
+    /// Waits until every watch was listed completely or is found unreadable, or slow where nothing is read instead.
     pub(super) async fn settle(&self) {
         let answers = || matches!(*self.standing.borrow(), Some(Ok(())));
-        self.wait_while(|cache| cache.wanted().any(|one| !one.is_settled(answers())))
+        let is_awaited = |cache: &Cache, one: &Watched| {
+            let is_late = one.late && !cache.is_served_before(one);
+            !is_late && !one.is_settled(answers())
+        };
+        self.wait_while(|cache| cache.wanted().any(|one| is_awaited(cache, one)))
             .await;
     }
 

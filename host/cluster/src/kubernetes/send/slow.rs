@@ -1,50 +1,55 @@
 //! Kinds whose requests are slow: they leave room for the others.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Duration, Instant};
 use transom_core::share::lock::MutexExt as _;
 
 /// When an attempt was slow.
 const SLOW: Duration = Duration::from_secs(5);
-/// How many requests for slow kinds run at once.
-const PLACES: usize = 4;
+/// How many requests for one slow kind run at once.
+const PLACES: usize = 2;
+/// For how long after its last slow attempt a kind stays slow: others of its requests may be quick.
+const STAYS: Duration = Duration::from_secs(30);
 
-/// The kinds for which the last attempt was slow, such as those with a webhook that does not answer. They share a few
-/// places, so that they do not take those of all other kinds.
-pub(super) struct SlowKinds {
-    /// By group and plural.
-    kinds: Mutex<BTreeSet<(String, String)>>,
-    places: Semaphore,
-}
+/// A group and a plural.
+type KindOfPath = (String, String);
 
-impl Default for SlowKinds {
-    fn default() -> Self {
-        Self {
-            kinds: Mutex::default(),
-            places: Semaphore::new(PLACES),
-        }
-    }
+/// The kinds with slow attempts, such as those with a webhook that does not answer. Each has a few places, so that it
+/// does not take those of all other kinds.
+#[derive(Default)]
+pub(super) struct SlowKinds(Mutex<BTreeMap<KindOfPath, SlowKind>>);
+
+/// The places of a slow kind, and when its last slow attempt ended.
+struct SlowKind {
+    places: Arc<Semaphore>,
+    last: Instant,
 }
 
 impl SlowKinds {
     /// Waits for a place if the kind is slow.
-    pub(super) async fn place(&self, kind: &(String, String)) -> Option<SemaphorePermit<'_>> {
-        let is_slow = self.kinds.locked().contains(kind);
-        match is_slow {
-            // Nobody closes it.
-            true => self.places.acquire().await.ok(),
-            false => None,
-        }
+    pub(super) async fn place(&self, kind: &KindOfPath) -> Option<OwnedSemaphorePermit> {
+        let places = {
+            let kinds = self.0.locked();
+            Arc::clone(&kinds.get(kind)?.places)
+        };
+        // Nobody closes it.
+        places.acquire_owned().await.ok()
     }
 
     /// An attempt for a kind took so long.
-    pub(super) fn note(&self, kind: &(String, String), took: Duration) {
-        let mut kinds = self.kinds.locked();
-        match took >= SLOW {
-            true => drop(kinds.insert(kind.clone())),
-            false => drop(kinds.remove(kind)),
+    pub(super) fn note(&self, kind: &KindOfPath, took: Duration) {
+        let mut kinds = self.0.locked();
+        let now = Instant::now();
+        if took >= SLOW {
+            let slow = kinds.entry(kind.clone()).or_insert_with(|| SlowKind {
+                places: Arc::new(Semaphore::new(PLACES)),
+                last: now,
+            });
+            slow.last = now;
+        } else if kinds.get(kind).is_some_and(|slow| slow.last + STAYS <= now) {
+            kinds.remove(kind);
         }
     }
 }
@@ -53,12 +58,12 @@ impl SlowKinds {
 impl SlowKinds {
     /// Whether no kind is slow.
     pub(super) fn has_none(&self) -> bool {
-        self.kinds.locked().is_empty()
+        self.0.locked().is_empty()
     }
 }
 
 /// What tells the kind in a path: its group and its plural, without version, namespace and name.
-pub(super) fn kind_of(path: &str) -> (String, String) {
+pub(super) fn kind_of(path: &str) -> KindOfPath {
     let mut parts = path.split('/').skip(1);
     let group = match parts.next() {
         Some("apis") => parts.next(),
