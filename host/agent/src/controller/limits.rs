@@ -243,23 +243,22 @@ impl Controller {
     fn check_limits(&self, policy: &Arc<str>, approved: Option<&str>) -> Option<LimitResult> {
         let queue = self.queue(policy)?;
         let loaded = queue.loaded();
+        let active = &loaded.revision.policy;
         let was_complete = self.limits.ledger(policy, |ledger| ledger.is_complete())?;
         let now_seconds = self.clock.now_seconds();
         let counted = self.primaries_of(policy, now_seconds);
-        let count = || self.count_primaries(&loaded.revision.policy, now_seconds);
+        let count = || self.count_primaries(active, now_seconds);
         // Also of what was withheld since the last look: none would count as a small fleet.
         let withholds = self.limits.withholds(policy);
         let count = || counted.map_or_else(count, |(primaries, _)| primaries);
         let look = LimitCheck {
             policy,
-            limits: &loaded.revision.policy.limits,
+            limits: &active.limits,
             revision: loaded.revision.id(),
             approved,
             complete: was_complete || self.has_reconciled_all(&queue),
             primaries: withholds.then(count).unwrap_or_default(),
-            listed: (self.connections)
-                .primaries_listed(&loaded.revision.policy, None)
-                .is_ok(),
+            listed: withholds && self.connections.primaries_listed(active, None).is_ok(),
             now_seconds,
         };
         self.limits.ledger(policy, |ledger| ledger.check(&look))

@@ -305,15 +305,15 @@ fn selects(labels: &Selector, kept: &StoredObject) -> bool {
     labels.selects(|key| there.get(key))
 }
 
-/// The newer of two states of an object; of one state, the one that says more than the name.
+/// The newer of two states of an object; at one version, the one that says more.
 fn later<'a>(one: &'a StoredObject, other: &'a StoredObject) -> &'a StoredObject {
-    let is_fuller = || match &one.content {
-        KeptContent::Name => true,
-        // Another watch may have had room for it.
-        KeptContent::Fault(_) => !other.is_faulty() && other.content != KeptContent::Name,
-        KeptContent::Body(_) => false,
+    // One watch may have room for an object for which another one has none.
+    let rank = |state: &StoredObject| match state.content {
+        KeptContent::Name => 0,
+        KeptContent::Fault(_) => 1,
+        KeptContent::Body(_) => 2,
     };
-    let says_more = other.version == one.version && is_fuller();
+    let says_more = other.version == one.version && rank(other) > rank(one);
     if says_more || newer(&other.version, &one.version) {
         other
     } else {

@@ -28,7 +28,7 @@ pub struct LimitCheck<'a> {
     pub complete: bool,
     /// How many primaries the policy has, while anything is withheld.
     pub primaries: u32,
-    /// Whether all of them are listed now: only then the fleet may have shrunk.
+    /// Whether all of them are listed now, while anything is withheld: only then the fleet may have shrunk.
     pub listed: bool,
     /// Seconds since 1970.
     pub now_seconds: i64,
@@ -76,8 +76,7 @@ impl Ledger {
         let approved = check
             .approved
             .and_then(|digest| self.approve(digest, check));
-        let is_small =
-            self.complete && check.listed && self.is_small(check.limits, check.primaries);
+        let is_small = self.is_small(check);
         if let Some(record) = self.record.as_mut()
             // A fleet that grew has room for more, and one that is small now is not limited.
             && (record.primaries < check.primaries || is_small && record.primaries > check.primaries)
@@ -114,10 +113,14 @@ impl Ledger {
         }
     }
 
-    /// Whether something is withheld of a kind that is not limited for so many primaries. None were not counted.
-    fn is_small(&self, limits: &PolicyLimits, primaries: u32) -> bool {
+    /// Whether something is withheld of a kind that is not limited for so many primaries, and these are all. None were
+    /// not counted.
+    fn is_small(&self, check: &LimitCheck<'_>) -> bool {
         let mut kinds = self.withheld.values().flatten();
-        primaries > 0 && kinds.any(|kind| !limits.is_limited(*kind, primaries))
+        self.complete
+            && check.listed
+            && check.primaries > 0
+            && kinds.any(|kind| !check.limits.is_limited(*kind, check.primaries))
     }
 
     /// The record, if it changed without a write.

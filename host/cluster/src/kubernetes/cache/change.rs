@@ -264,14 +264,8 @@ impl Cache {
             object.reference.namespace.as_deref(),
             &object.reference.name,
         );
-        // A Namespace and a ManagedCluster may have the same key.
-        let of_kind = |scope: &Scope| {
-            let of = &object.reference;
-            (&scope.api_version, &scope.kind) == (&of.api_version, &of.kind)
-        };
-        let concerned =
-            |watched: &&Watched| of_kind(&watched.scope) && watched.keep.admits(&object.reference);
-        let watches = self.watches.iter().filter(concerned).map(|watched| {
+        // Not the watches of other kinds: a Namespace and a ManagedCluster may have the same key.
+        let watches = self.about(&object.reference).map(|watched| {
             let keep = holds(&watched.scope, object).then(|| watched.keep.clone());
             (watched.number, keep)
         });
